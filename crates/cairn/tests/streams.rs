@@ -5,6 +5,7 @@ mod cell;
 
 use cairn_client::{Cell as Client, Options, Outcome, ProducerOptions};
 use cairn_protocol::ErrorCode;
+use cairn_testkit::MastersPlan;
 use cairn_types::CellPath;
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_output, await_until, feed, guide, run};
@@ -402,64 +403,94 @@ fn a_fenced_program_is_told_what_is_there_and_a_stream_takes_no_writes_at_an_off
     assert_eq!(cell.ok(["cat", "/s"]), "one\ntwo\n");
 }
 
+/// Producers that append until they are stopped.
+#[derive(Default)]
+struct Load {
+    stop: AtomicBool,
+    acknowledged: AtomicU64,
+}
+
+impl Load {
+    /// Appends batches of lines under one name; what it was told is there.
+    fn produce(&self, address: &str, name: String) -> (String, Vec<String>) {
+        runtime().block_on(async {
+            let client = client(address).await;
+            let options = ProducerOptions::default();
+            let opened = client.open_producer(&path("/s"), &name, options).await;
+            let producer = opened.expect("opens");
+            let mut written: Vec<String> = Vec::new();
+            while !self.stop.load(Ordering::Relaxed) {
+                let line = |at| format!("{name} {} {}", written.len() + at, "z".repeat(700));
+                let lines: Vec<String> = (0..20).map(line).collect();
+                let mut pending = Vec::new();
+                for line in &lines {
+                    pending.push(producer.enqueue(line.as_bytes()).await.expect("takes"));
+                }
+                for one in pending {
+                    one.await.expect("within the deadline");
+                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                }
+                written.extend(lines);
+            }
+            producer.close().await.expect("closes");
+            (name, written)
+        })
+    }
+
+    /// Waits until more is acknowledged, of what was asked for since too.
+    fn await_more(&self) {
+        let before = self.acknowledged.load(Ordering::Relaxed);
+        await_until("records are acknowledged", || {
+            self.acknowledged.load(Ordering::Relaxed) > before + 200
+        });
+    }
+
+    /// Three producers append while `meanwhile` is done; then all that was acknowledged is there.
+    fn beside(cell: &mut Cell, meanwhile: impl FnOnce(&mut Cell, &Self)) {
+        let (load, address) = (Self::default(), cell.address().to_owned());
+        let wanted: BTreeMap<String, Vec<String>> = std::thread::scope(|scope| {
+            let (load, address) = (&load, &address);
+            let produce = |nth: usize| move || load.produce(address, format!("p{nth}"));
+            let tasks: Vec<_> = (0..3).map(|nth| scope.spawn(produce(nth))).collect();
+            load.await_more();
+            meanwhile(cell, load);
+            load.stop.store(true, Ordering::Relaxed);
+            tasks.into_iter().map(|task| task.join().expect("no panic")).collect()
+        });
+        judge_lines(&cell.ok(["cat", "/s"]), &wanted);
+        await_until("the cell is whole again", || cell.run(["status", "--check"]).status.success());
+        judge_lines(&cell.ok(["cat", "/s"]), &wanted);
+    }
+}
+
 #[test]
 fn servers_and_masters_that_are_killed_meanwhile_cost_no_record_and_double_none() {
-    const PRODUCERS: usize = 3;
     let mut cell = cell_with_stream(4);
-    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
-    let address = cell.address().to_owned();
-    let wanted: BTreeMap<String, Vec<String>> = std::thread::scope(|scope| {
-        let produce = |nth: usize| {
-            let (stop, acknowledged, address) = (&stop, &acknowledged, &address);
-            move || {
-                runtime().block_on(async {
-                    let client = client(address).await;
-                    let name = format!("p{nth}");
-                    let options = ProducerOptions::default();
-                    let opened = client.open_producer(&path("/s"), &name, options).await;
-                    let producer = opened.expect("opens");
-                    let mut written = Vec::new();
-                    while !stop.load(Ordering::Relaxed) {
-                        let lines: Vec<String> = (0..20)
-                            .map(|at| format!("{name} {} {}", written.len() + at, "z".repeat(700)))
-                            .collect();
-                        let mut pending = Vec::new();
-                        for line in &lines {
-                            pending.push(producer.enqueue(line.as_bytes()).await.expect("takes"));
-                        }
-                        for one in pending {
-                            one.await.expect("within the deadline");
-                            acknowledged.fetch_add(1, Ordering::Relaxed);
-                        }
-                        written.extend(lines);
-                    }
-                    producer.close().await.expect("closes");
-                    (name, written)
-                })
-            }
-        };
-        let tasks: Vec<_> = (0..PRODUCERS).map(|nth| scope.spawn(produce(nth))).collect();
-        let progress = || {
-            let before = acknowledged.load(Ordering::Relaxed);
-            await_until("records are acknowledged", || {
-                acknowledged.load(Ordering::Relaxed) > before + 200
-            });
-        };
-        progress();
+    Load::beside(&mut cell, |cell, load| {
         cell.chunkservers[0].kill();
-        progress();
+        load.await_more();
         cell.chunkservers[0].restart().expect("starts again");
         cell.masters[0].kill();
         cell.masters[0].restart().expect("starts again");
-        progress();
+        load.await_more();
         cell.chunkservers[1].kill();
-        progress();
+        load.await_more();
         cell.chunkservers[1].restart().expect("starts again");
-        progress();
-        stop.store(true, Ordering::Relaxed);
-        tasks.into_iter().map(|task| task.join().expect("no panic")).collect()
+        load.await_more();
     });
-    judge_lines(&cell.ok(["cat", "/s"]), &wanted);
-    await_until("the cell is whole again", || cell.run(["status", "--check"]).status.success());
-    judge_lines(&cell.ok(["cat", "/s"]), &wanted);
+}
+
+#[test]
+fn producers_go_on_with_the_next_master_where_the_one_in_charge_is_killed() {
+    let mut cell = Cell::start_plan(3, |plan| plan.masters = MastersPlan::Group(3));
+    cell.ok(["create", "--layout", "stream", "/s"]);
+    Load::beside(&mut cell, |cell, load| {
+        for _ in 0..2 {
+            let before = cell.in_charge().expect("one is in charge");
+            cell.masters[before].kill();
+            load.await_more();
+            cell.masters[before].restart().expect("starts again");
+            load.await_more();
+        }
+    });
 }

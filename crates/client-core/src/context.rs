@@ -113,7 +113,7 @@ impl ClientContext {
     /// A question, and until when its answer may be used.
     pub(crate) fn question(&self, answered: AnsweredBy) -> LocationQuestion {
         let ttl_ms = self.config.as_ref().map_or(0, |config| config.location_ttl_ms);
-        let AnsweredBy { asked, sent, is_shadow } = answered;
+        let AnsweredBy { asked, sent, is_shadow, .. } = answered;
         LocationQuestion { asked, sent, is_shadow, until: sent + Duration::from_millis(ttl_ms) }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct WaitingBundle {
     pub(crate) cursor: Option<Bytes>,
     pub(crate) sync: bool,
     pub(crate) state: BundleState,
+    /// An earlier try to commit it may have come true, though a later one did not (PR4).
+    pub(crate) may_be_there: bool,
 }
 
 impl WaitingBundle {
@@ -116,6 +118,16 @@ impl BundleQueue {
 
     pub(crate) fn set_state(&mut self, place: usize, state: BundleState) {
         self.bundles[place].state = state;
+    }
+
+    /// The `count` oldest may be in the file, for all that is known.
+    pub(crate) fn set_may_be_there(&mut self, count: usize) {
+        self.bundles.iter_mut().take(count).for_each(|bundle| bundle.may_be_there = true);
+    }
+
+    /// It is known of each whether it is.
+    pub(crate) fn clear_may_be_there(&mut self) {
+        self.bundles.iter_mut().for_each(|bundle| bundle.may_be_there = false);
     }
 
     /// Which of them that task is storing.

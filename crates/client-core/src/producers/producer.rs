@@ -7,6 +7,8 @@
 //!   the master has said that it never will be in the file by it.
 //! - PR3: once one bundle has failed, none behind it is sent: it would leave a gap. What was put to
 //!   the master, and not answered, is *unknown*, and only another opening tells what became of it.
+//! - PR4: what is answered to a repeated commit may be overtaken by the try before it: that its
+//!   chunk is lost says nothing of the bundle then, until a later answer does.
 
 use crate::ids::{OperationId, TaskId};
 use crate::operation::Output;
@@ -299,7 +301,11 @@ impl ProducerEpoch {
         count: usize,
         result: Result<MasterAnswer, Failure>,
     ) {
+        let is_repeated = result.as_ref().is_ok_and(|answer| answer.by.is_repeated);
         let answer = result.and_then(|answer| CommitBundles::answer(Ok(answer.response)));
+        if is_repeated {
+            self.bundles.set_may_be_there(count);
+        }
         let CommitBundlesAnswer { bundles, number } = match answer {
             Ok(answer) => answer,
             Err(failure) => return self.commit_failed(cx, count, failure),
@@ -312,7 +318,11 @@ impl ProducerEpoch {
             match told.outcome {
                 CommitOutcome::Committed => self.bundle_committed(cx, Some(told.offset)),
                 CommitOutcome::DoneBefore => self.bundle_committed(cx, None),
-                CommitOutcome::Fenced => return self.fenced(cx, number),
+                CommitOutcome::Fenced => {
+                    // That number is the log's word for all of them.
+                    self.bundles.clear_may_be_there();
+                    return self.fenced(cx, number);
+                }
                 CommitOutcome::ChunkLost => {
                     let lost = self.bundles.get(0).place().expect("it was put to the master");
                     self.break_off(cx, lost.handle, 0);
@@ -378,7 +388,7 @@ impl ProducerEpoch {
             if let BundleState::Storing { task, .. } = bundle.state {
                 cx.cancel(task);
             }
-            let outcome = outcome_of(place);
+            let outcome = if bundle.may_be_there { Outcome::Unknown } else { outcome_of(place) };
             cx.finish(bundle.operation, Err(Failure { outcome, ..why.clone() }));
         }
     }

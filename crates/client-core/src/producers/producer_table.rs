@@ -93,6 +93,7 @@ impl ProducerTable {
             cursor,
             sync,
             state,
+            may_be_there: false,
         };
         producer.send(&mut cx.of(key), bundle);
         Ok(())

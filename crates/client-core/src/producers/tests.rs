@@ -443,6 +443,30 @@ fn a_commit_that_may_have_been_done_is_asked_of_the_next_master_word_for_word() 
 }
 
 #[test]
+fn what_a_repeated_commit_is_told_of_its_chunk_says_nothing_of_the_try_before() {
+    for (tells_later, outcome) in [(false, Outcome::Unknown), (true, Outcome::Refused)] {
+        let (mut client, producer) = producer();
+        let done = client.start(bundle(producer, 11, 1, 10));
+        allocate(&mut client, &[1]);
+        store(&mut client);
+        let (_, call) = committing(&mut client);
+        client.tell(&call, Err(Failure::unknown(ErrorCode::Unreachable, "reset")));
+        client.find("m2:1", 1);
+        commit(&mut client, &[CommitOutcome::ChunkLost], 10);
+        if tells_later {
+            allocate(&mut client, &[2]);
+            store(&mut client);
+            commit(&mut client, &[CommitOutcome::Fenced], 10);
+        } else {
+            let asked = client.call_of(|request| matches!(request, Request::AllocateChunks(_)));
+            let fenced = Failure::refused(ErrorCode::ProducerFenced, "another epoch");
+            client.tell(&asked, Err(fenced));
+        }
+        assert_eq!(failure(&done), (ErrorCode::ProducerFenced, outcome), "PR4");
+    }
+}
+
+#[test]
 fn a_server_that_lost_the_data_gets_the_same_again_under_the_name_it_had() {
     let (mut client, producer) = producer();
     let done = client.start(bundle(producer, 11, 1, 10));

@@ -37,6 +37,8 @@ pub(crate) struct AnsweredBy {
     pub(crate) sent: Time,
     /// A master that is not in charge: the answer may be behind.
     pub(crate) is_shadow: bool,
+    /// An earlier try may have been carried out, or may yet be.
+    pub(crate) is_repeated: bool,
 }
 
 /// An answer of the kind that was asked for.
@@ -186,7 +188,9 @@ impl MasterCall {
                 match result {
                     Ok(answer) => {
                         let response = self.checked(answer.response)?;
-                        let by = AnsweredBy { asked: id.0, sent: asked.sent, is_shadow: false };
+                        let (asked, sent) = (id.0, asked.sent);
+                        let is_repeated = self.unknown;
+                        let by = AnsweredBy { asked, sent, is_shadow: false, is_repeated };
                         Poll::Ready(Ok(MasterAnswer { response, by }))
                     }
                     Err(failure) => self.failed(cx, failure),
@@ -272,7 +276,8 @@ impl MasterCall {
         match Result::from(*answer.word) {
             Ok(response) => {
                 let response = self.checked(response)?;
-                let by = AnsweredBy { asked: id.0, sent, is_shadow: true };
+                let (asked, is_repeated) = (id.0, self.unknown);
+                let by = AnsweredBy { asked, sent, is_shadow: true, is_repeated };
                 Poll::Ready(Ok(MasterAnswer { response, by }))
             }
             Err(failure) if is_final(&failure) => Poll::Ready(Err(failure)),
