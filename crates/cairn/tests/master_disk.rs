@@ -58,6 +58,15 @@ fn a_page_that_cannot_be_read_is_told_and_the_next_start_takes_an_older_checkpoi
     assert_eq!(size, whole.len() as u64);
     File::open(&path).and_then(|file| file.sync_all()).expect("syncs");
     cell.masters[0].kill();
+    // Who makes a new master of it is told which file that was, before he agrees to anything.
+    let (from, into) = (cell.local("master"), cell.local("recovered"));
+    let [from, into] = [from, into].map(|path| path.display().to_string());
+    let plan = run(cell.program().command(["masters", "recover", &from, "--into", &into]), b"");
+    let file = path.file_name().expect("it has a name").to_string_lossy();
+    let said = format!("does not read: ERROR checkpoint passed over file=checkpoints/{file}");
+    let plan = plan.text();
+    let line = plan.lines().find(|line| line.starts_with(&said));
+    assert!(line.is_some_and(|it| it.contains("the disk cannot read it")), "{plan}");
     cell.masters[0].restart().expect("starts");
     assert!(count(&cell, ".damaged") >= 1, "it is set aside");
     await_output(cell.masters[0].log(), "ERROR checkpoint set aside file=checkpoints/");

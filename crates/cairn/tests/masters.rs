@@ -155,6 +155,7 @@ fn a_cell_of_one_grows_to_three_and_its_first_master_is_replaced_and_it_shrinks_
     // Nobody else votes: whoever is to come learns, and the one that is to go stays in charge.
     let refused = cell.ask_at(&at[0], &["masters", "replace", &at[0], &at[3]]).expect_err("alone");
     assert!(refused.contains("nobody can take over"), "{refused}");
+    assert!(refused.contains("add' two, A,B, and then 'cairn masters remove' it"), "{refused}");
     let members = cell.ok_at(&at[0], &["masters", "add", &two]);
     assert_eq!(members.matches("voter").count(), 3, "{members}");
     assert_eq!(cell.ok_at(&at[0], &["masters", "add", &two]), members, "safe to repeat");

@@ -44,7 +44,7 @@ use cairn_master_core::{
 use cairn_pagetree::Damaged;
 use cairn_protocol::{Hello, Request, Response};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Address, Members, Term};
+use cairn_types::{Address, Members, Term, Time};
 use std::sync::Arc;
 
 /// A master as the worlds drive it.
@@ -269,7 +269,7 @@ impl Master {
     ) {
         if let Some(piece) = self.reads.end(id, &result) {
             wishes.push(MasterEffect::Env(piece));
-        } else if self.pace.end(id) {
+        } else if self.pace.end(now.time, id) {
             self.on_checkpoint(now, result, wishes);
         } else if let Some(append) = self.appending.end(id) {
             wishes.extend(self.appending.slowness(now.time).map(MasterEffect::Env));
@@ -505,20 +505,20 @@ impl Master {
         Ok(())
     }
 
-    fn checkpoint_if_due(&mut self, effects: &mut Vec<Effect<LogJob>>) {
+    fn checkpoint_if_due(&mut self, now: Time, effects: &mut Vec<Effect<LogJob>>) {
         let state = self.role.state();
         let as_of = (state.applied(), state.applied_term());
         let consensus = self.group.consensus();
         // A wish stands until it can be followed.
         let may_be = consensus.remembers_members() && !self.pace.is_under_way();
         let is_wished = may_be && (self.room.take_checkpoint_wish() | consensus.lacks_checkpoint());
-        if !may_be || !self.pace.is_due(&self.config, as_of.0, is_wished) {
+        if !may_be || !self.pace.is_due(now, &self.config, (as_of.0, is_wished)) {
             return;
         }
         let snapshot = LogJob::Checkpoint(state.clone().into());
         let (id, job) = self.disk_effect(CHECKPOINT_LANE, snapshot);
         effects.push(job);
-        self.pace.begin(id, as_of);
+        self.pace.begin(now, id, as_of);
     }
 
     fn fresh(&mut self) -> EffectId {
@@ -572,7 +572,7 @@ impl Driver for Master {
         }
         self.move_on(now, wishes, effects);
         if !self.mark.is_set() && !self.halted {
-            self.checkpoint_if_due(effects);
+            self.checkpoint_if_due(now.time, effects);
             let last = &mut self.last_effect;
             let fresh = || {
                 *last += 1;

@@ -40,7 +40,8 @@ pub const TAKEN_OUT: &str =
 
 /// Why a primary is not taken out that nobody else can take over from.
 const LAST_VOTER: &str = "no other master votes, so nobody can take over from the one that is to \
-                          go: add two, and then remove it and another";
+                          go: first 'cairn masters add' two, A,B, and then 'cairn masters remove' \
+                          it and one of them in one step, IT,B";
 
 /// What becomes of a request.
 #[derive(Debug)]
