@@ -79,6 +79,11 @@ impl StreamBook {
         self.committed(file).last().map_or(0, |last| last.offset + last.size)
     }
 
+    /// How much of a chunk is committed.
+    pub(crate) fn chunk_length(&self, handle: ChunkHandle) -> u64 {
+        self.chunks.get(&handle).map_or(0, |chunk| chunk.length)
+    }
+
     /// The bundle that has this byte of a stream.
     pub(crate) fn at(&self, file: EntryId, offset: u64) -> Option<&CommittedNote> {
         let all = self.committed(file);
@@ -99,7 +104,10 @@ impl StreamBook {
         applied: &Applied,
     ) -> Result<Vec<CommittedNote>, String> {
         match (record, applied) {
-            (Record::OpenProducer(open), Applied::ProducerOpened(opened)) => {
+            // One that comes again is answered as the first time (R24), and begins nothing.
+            (Record::OpenProducer(open), Applied::ProducerOpened(opened))
+                if opened.epoch == open.epoch =>
+            {
                 let note = self.producers.entry((open.file, opened.producer)).or_default();
                 if open.epoch <= note.epoch {
                     let (was, is) = (note.epoch, open.epoch);
@@ -184,7 +192,8 @@ impl StreamBook {
         let last = note.first + note.count.saturating_sub(1);
         let is_newest = producer.epoch == note.epoch;
         let is_known = last <= producer.number;
-        let wrong = |why: &str| Err(format!("{note:?} is answered {answer:?}: {why}"));
+        let stands = format!("{producer:?}");
+        let wrong = |why: &str| Err(format!("{note:?} of {stands} is answered {answer:?}: {why}"));
         match answer.outcome {
             CommitOutcome::Fenced if is_newest && !producer.closed => wrong("it is not fenced"),
             CommitOutcome::DoneBefore if !is_known => wrong("it was never done"),
@@ -228,5 +237,126 @@ impl StreamBook {
             | CommitOutcome::NotNext
             | CommitOutcome::ChunkLost => Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StreamBook;
+    use cairn_master_core::applied::{BundlesCommitted, Changed, ProducerOpened};
+    use cairn_master_core::{Applied, Record};
+    use cairn_protocol::{BundleAnswer, CommitOutcome};
+    use cairn_types::{ChunkHandle, EntryId, Epoch, ProducerId, RecordNumber, SerialNumber};
+
+    const FILE: EntryId = EntryId::new(3);
+    const PRODUCER: ProducerId = ProducerId::new(5);
+
+    fn open(book: &mut StreamBook, epoch: u64) -> Result<(), String> {
+        let mut record = Record::OpenProducer(Default::default());
+        if let Record::OpenProducer(it) = &mut record {
+            (it.file, it.producer, it.epoch) = (FILE, PRODUCER, Epoch::new(epoch));
+            it.name = "p".to_owned();
+        }
+        let (epoch, cursor_gone) = (Epoch::new(epoch), false);
+        let opened = ProducerOpened { producer: PRODUCER, epoch, cursor_gone };
+        book.take(&record, &Applied::ProducerOpened(opened)).map(drop)
+    }
+
+    fn allocate(book: &mut StreamBook, chunk: u64, epoch: u64) {
+        let mut record = Record::AllocateChunk(Default::default());
+        if let Record::AllocateChunk(it) = &mut record {
+            (it.file, it.producer, it.epoch) = (FILE, PRODUCER, Epoch::new(epoch));
+            it.handle = ChunkHandle::new(chunk);
+        }
+        book.take(&record, &Applied::Changed(Changed::default())).expect("nothing to complain of");
+    }
+
+    fn seal(book: &mut StreamBook, chunk: u64) {
+        let mut record = Record::SealChunk(Default::default());
+        if let Record::SealChunk(it) = &mut record {
+            it.handle = ChunkHandle::new(chunk);
+        }
+        book.take(&record, &Applied::Changed(Changed::default())).expect("nothing to complain of");
+    }
+
+    /// A bundle of one record and ten bytes: chunk, epoch, number, its ordinal in the chunk, and
+    /// where in the file it is told to be.
+    fn commit(
+        book: &mut StreamBook,
+        (chunk, epoch): (u64, u64),
+        (number, serial, at): (u64, u64, u64),
+        outcome: CommitOutcome,
+    ) -> Result<usize, String> {
+        let mut record = Record::CommitBundles(Default::default());
+        if let Record::CommitBundles(it) = &mut record {
+            (it.file, it.producer, it.epoch) = (FILE, PRODUCER, Epoch::new(epoch));
+            it.bundles = vec![Default::default()];
+            let bundle = &mut it.bundles[0];
+            (bundle.first, bundle.count) = (RecordNumber::new(number), 1);
+            (bundle.handle, bundle.size) = (ChunkHandle::new(chunk), 10);
+            (bundle.serial, bundle.offset) = (SerialNumber::new(serial), 10 * (serial - 1));
+        }
+        let bundles = vec![BundleAnswer { outcome, offset: at }];
+        let done = BundlesCommitted { bundles, number: RecordNumber::new(number) };
+        book.take(&record, &Applied::BundlesCommitted(done)).map(|fresh| fresh.len())
+    }
+
+    /// A stream of two records in one chunk.
+    fn stream() -> StreamBook {
+        let mut book = StreamBook::default();
+        open(&mut book, 1).expect("the first epoch");
+        allocate(&mut book, 7, 1);
+        let done = CommitOutcome::Committed;
+        assert_eq!(commit(&mut book, (7, 1), (1, 1, 0), done), Ok(1));
+        assert_eq!(commit(&mut book, (7, 1), (2, 2, 10), done), Ok(1));
+        book
+    }
+
+    #[test]
+    fn what_follows_is_committed_and_a_repeat_is_answered_as_the_first_time() {
+        let mut book = stream();
+        let done = CommitOutcome::Committed;
+        assert_eq!(commit(&mut book, (7, 1), (2, 2, 10), done), Ok(0), "a repeat");
+        assert_eq!(commit(&mut book, (7, 1), (3, 3, 20), done), Ok(1));
+        let places: Vec<u64> = book.committed(FILE).iter().map(|note| note.offset).collect();
+        assert_eq!((places, book.length(FILE)), (vec![0, 10, 20], 30));
+        assert_eq!(book.at(FILE, 19).map(|note| note.first), Some(2));
+        assert_eq!(book.at(FILE, 30), None);
+    }
+
+    #[test]
+    fn whatever_r38_forbids_is_complained_of() {
+        let done = CommitOutcome::Committed;
+        let complaint = |place, bundle| commit(&mut stream(), place, bundle, done).err();
+        for (place, bundle, what) in [
+            ((7, 1), (4, 3, 20), "a number was left out"),
+            ((7, 1), (2, 3, 20), "a number stands twice"),
+            ((7, 1), (2, 2, 20), "a repeat stands elsewhere"),
+            ((7, 1), (3, 3, 30), "a gap in the file"),
+            ((7, 1), (3, 3, 10), "over another bundle"),
+            ((7, 1), (3, 4, 20), "a gap in the chunk"),
+            ((8, 1), (3, 1, 20), "a chunk that nobody allocated"),
+            ((7, 2), (3, 3, 20), "an epoch that never was"),
+        ] {
+            assert!(complaint(place, bundle).is_some(), "{what}");
+        }
+        let mut fenced = stream();
+        open(&mut fenced, 2).expect("the next epoch");
+        assert!(commit(&mut fenced, (7, 1), (3, 3, 20), done).is_err(), "a zombie");
+        assert!(commit(&mut fenced, (7, 2), (3, 3, 20), done).is_err(), "a zombie's chunk");
+        assert_eq!(commit(&mut fenced, (7, 1), (3, 3, 0), CommitOutcome::Fenced), Ok(0));
+        assert!(open(&mut fenced, 2).is_err(), "one epoch twice");
+        let mut sealed = stream();
+        seal(&mut sealed, 7);
+        assert!(commit(&mut sealed, (7, 1), (3, 3, 20), done).is_err(), "a sealed chunk");
+        assert_eq!(commit(&mut sealed, (7, 1), (3, 3, 0), CommitOutcome::ChunkLost), Ok(0));
+    }
+
+    #[test]
+    fn a_refusal_that_is_not_so_is_complained_of() {
+        let complaint = |outcome| commit(&mut stream(), (7, 1), (3, 3, 20), outcome).is_err();
+        assert!(complaint(CommitOutcome::Fenced), "it is the newest");
+        assert!(complaint(CommitOutcome::DoneBefore), "it was never done");
+        assert!(complaint(CommitOutcome::NotNext), "it is the next");
     }
 }

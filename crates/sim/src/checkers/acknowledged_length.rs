@@ -1,5 +1,6 @@
 //! Acknowledged length: of a chunk that takes appends, nothing is readable that is neither
-//! acknowledged nor levelled by a grant (R16, R17).
+//! acknowledged nor levelled by a grant (R16, R17); of a stream's, nothing that is not committed,
+//! and no zeros (R44).
 
 use super::checker::{Checker, Verdict};
 use crate::ledger::{Ledger, acknowledges};
@@ -49,7 +50,7 @@ impl Checker for AcknowledgedLength {
         &mut self,
         seen: &SeenRequest<'_>,
         answer: &Result<Response, Failure>,
-        _: &Ledger,
+        ledger: &Ledger,
     ) -> Verdict {
         if let Some((handle, ..)) = acknowledges(seen.request, answer) {
             self.settle(handle, end_of(seen.request, answer));
@@ -59,6 +60,20 @@ impl Checker for AcknowledgedLength {
             (Request::GrantLease(grant), Ok(_)) => {
                 self.settle(grant.handle, grant.length);
                 Ok(())
+            }
+            (Request::Read(read), Ok(Response::Read(given))) if read.committed.is_some() => {
+                let committed = ledger.streams.chunk_length(read.handle);
+                if given.readable <= committed && given.zeros == 0 {
+                    return Ok(());
+                }
+                Err(format!(
+                    "{:?} lets chunk {} be read up to {}, with {} zeros; {committed} bytes are \
+                     committed",
+                    seen.to,
+                    read.handle.short(),
+                    given.readable,
+                    given.zeros
+                ))
             }
             (Request::Read(read), Ok(Response::Read(given))) if !given.closed => {
                 let settled = self.settled.get(&read.handle).copied().unwrap_or(0);

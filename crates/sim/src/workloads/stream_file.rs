@@ -153,10 +153,16 @@ impl StreamFile {
     /// A producer was opened: what earlier openings have sent is resolved (R39).
     pub(crate) fn opened(
         &mut self,
-        now: WorldTime,
+        sim: &Simulation,
         name: &str,
         opened: &OpenedProducer,
     ) -> Result<(), String> {
+        let (observer, file) = (sim.observer.borrow(), self.id.expect("it is opened"));
+        // Another opening may have used the same numbers for other records.
+        let in_log = |sent: &SentBundle| {
+            let note = observer.ledger.streams.bundle(file, name, sent.first);
+            note.is_some_and(|note| note.epoch == sent.epoch)
+        };
         let producer = self.producers.entry(name.to_owned()).or_default();
         let (epoch, number) = (opened.epoch, opened.number.get());
         let wrong = |why: String| {
@@ -173,7 +179,9 @@ impl StreamFile {
                 BundleEnd::Committed(_) if !is_in => {
                     return wrong(format!("it was told that {} is committed (SF3)", sent.last));
                 }
-                BundleEnd::Unknown if is_in => sent.ended = BundleEnd::Committed(now),
+                BundleEnd::Unknown if is_in && in_log(sent) => {
+                    sent.ended = BundleEnd::Committed(sim.now());
+                }
                 BundleEnd::Unknown => sent.ended = BundleEnd::Never,
                 _ => {}
             }

@@ -177,7 +177,7 @@ impl StreamProducer {
 
     fn opened(&mut self, sim: &mut Simulation, opened: &OpenedProducer) {
         self.failures = 0;
-        if let Err(message) = self.file.borrow_mut().opened(sim.now(), &self.name, opened) {
+        if let Err(message) = self.file.borrow_mut().opened(sim, &self.name, opened) {
             return sim.fail("exactly_once", message);
         }
         let OpenedProducer { producer: key, epoch, number, .. } = *opened;
