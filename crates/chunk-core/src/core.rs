@@ -344,8 +344,7 @@ impl ChunkCore {
                 replica.on_sync(&mut cx, from, &sync);
             }
             ClientToChunkserver::ListHeld(wish) => {
-                let held = checks::list_held(&self.table, &wish);
-                self.out.reply(from, Response::ListHeld(held));
+                self.out.reply(from, Response::ListHeld(checks::list_held(&self.table, &wish)));
             }
             ClientToChunkserver::CheckReplica(check) => {
                 // CK2; a clone is a replica soon, and not known to be one before.

@@ -21,14 +21,14 @@ pub(crate) struct RunBuilder {
 
 /// What an entry shares with its reference.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SharedBytes {
+pub(crate) struct SharedEnds {
     /// Bytes at the front.
     pub(crate) front: usize,
     /// Bytes at the back of what is left.
     pub(crate) back: usize,
 }
 
-impl SharedBytes {
+impl SharedEnds {
     /// What `key` shares with `reference`.
     pub(crate) fn of(reference: &[u8], key: &[u8]) -> Self {
         let front = shared_front(reference, key);
@@ -93,7 +93,7 @@ impl RunBuilder {
     pub(crate) fn push_within(&mut self, size_max: usize, key: &[u8], value: &[u8]) -> bool {
         let starts_group = self.is_empty() || self.count_in_group == GROUP_COUNT;
         let base = if starts_group { &self.first_key } else { &self.reference };
-        let shared = SharedBytes::of(base, key);
+        let shared = SharedEnds::of(base, key);
         // A first value's size may take a byte more than another's.
         let head_size = if starts_group { BODY_SIZE_SIZE + 1 } else { 0 };
         let size = self.size() + head_size + shared.entry_size(key, value);
@@ -122,7 +122,7 @@ impl RunBuilder {
     /// Appends a whole group with its body as it is.
     pub(crate) fn push_group(&mut self, key: &[u8], body: &[u8]) {
         assert!(self.group_count < u16::MAX, "a run has fewer than 65536 groups");
-        let shared = SharedBytes::of(&self.first_key, key);
+        let shared = SharedEnds::of(&self.first_key, key);
         if self.is_empty() {
             self.first_key.extend_from_slice(key);
         }

@@ -5,7 +5,7 @@
 //! all others, and what does not fit, answers [`Edit::Rebuild`] and leaves the run as it was.
 
 use crate::run::{BODY_SIZE_SIZE, EntryRun, GROUP_COUNT, GroupFirst, RunEntry};
-use crate::run_builder::{SharedBytes, put_first};
+use crate::run_builder::{SharedEnds, put_first};
 use crate::run_regroup::{GroupEdit, regroup};
 use crate::varint::put_size;
 use std::cmp::Ordering;
@@ -62,7 +62,7 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
             let front = spot.reference.shared_front(key);
             let rest = key.len().min(spot.reference.size()) - front;
             let back = spot.reference.shared_back(key, rest);
-            SharedBytes { front, back }.put_entry(key, value, &mut entry);
+            SharedEnds { front, back }.put_entry(key, value, &mut entry);
             (Edit::Added, spot.at..spot.at)
         }
     };

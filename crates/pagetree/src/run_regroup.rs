@@ -7,7 +7,7 @@
 use crate::entries::EntryList;
 use crate::parts::KeyParts;
 use crate::run::EntryRun;
-use crate::run_builder::{RunBuilder, SharedBytes, put_first};
+use crate::run_builder::{RunBuilder, SharedEnds, put_first};
 use crate::run_edit::GROUP_COUNT_MAX;
 
 /// An edit of a group's entries.
@@ -61,7 +61,7 @@ fn push_edited(builder: &mut RunBuilder, entries: &EntryList) {
             if index == range.start {
                 put_first(value, &mut body);
             } else {
-                SharedBytes::of(entries.key(range.start), key).put_entry(key, value, &mut body);
+                SharedEnds::of(entries.key(range.start), key).put_entry(key, value, &mut body);
             }
         }
         if !range.is_empty() {

@@ -18,8 +18,8 @@ cairn_types::message! {
 cairn_types::message! {
     /// The copy of a file is to be as if it had been made at its new name, and has the source's
     /// bytes: it belongs to who asks, was changed now, and says nothing of a policy. Who may read
-    /// the source may copy it so. Refused where what is made there is kept otherwise than the source
-    /// is: a chunk that both have cannot be kept in two ways.
+    /// the source may copy it so. Refused where what is made there is kept otherwise than the
+    /// source is: a chunk that both have cannot be kept in two ways.
     pub struct MadeAnew {
         /// None: 0644.
         1 => mode: Option<u32>,

@@ -112,7 +112,10 @@ async fn reflinked<'a>(
 }
 
 fn reflinked_json(reflinked: &[Reflinked<'_>]) -> Value {
-    let one = |it: &Reflinked<'_>| json!({ "handle": it.handle.short(), "server": it.at.server.to_string() });
+    let one = |it: &Reflinked<'_>| {
+        let (handle, server) = (it.handle.short(), it.at.server.to_string());
+        json!({ "handle": handle, "server": server })
+    };
     reflinked.iter().map(one).collect()
 }
 

@@ -128,6 +128,7 @@ fn to_json(
     (servers, jobs): (&[ServerStatus], &[JobStatus]),
     health: Health,
 ) -> serde_json::Value {
+    let server = |it: &ServerStatus| ServerJson::of(it, &master.http);
     json!({
             "health": health.word(),
             "reasons": status.reasons,
@@ -154,7 +155,7 @@ fn to_json(
             "used": status.used,
             "stored": status.stored,
             "jobs": jobs.iter().map(jobs::to_json).collect::<Vec<_>>(),
-            "servers": servers.iter().map(|it| ServerJson::of(it, &master.http)).collect::<Vec<_>>(),
+            "servers": servers.iter().map(server).collect::<Vec<_>>(),
     })
 }
 

@@ -32,7 +32,7 @@ const BEGUN_MAX: usize = 64;
 const SILENT: Duration = Duration::from_secs(600);
 /// Rests between tries of one chunk, at first and at most.
 const REST_MIN: Duration = Duration::from_millis(200);
-const REST_MAX: Duration = Duration::from_secs(30);
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// What is to be ended.
 #[derive(Debug, Default)]
