@@ -8,6 +8,7 @@
 //! - PC2: the bundles of a chunk are in it in the order of their numbers, so that they can be
 //!   committed in that order.
 //! - PC3: a chunk is left only once nothing in it waits for a commit.
+//! - PC4: what was left once is never written again, whoever offers it (R40).
 
 use crate::tasks::bundle_store::BundlePlace;
 use cairn_protocol::{AllocateChunksAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX};
@@ -90,6 +91,9 @@ pub(crate) struct ProducerChunks {
     chunks: Vec<ProducerChunk>,
     /// Left, and the master has not confirmed it.
     leaving: BTreeSet<ChunkHandle>,
+    /// All that were ever left. A master that took over offers them anew, for what is left is soft:
+    /// but servers may have bundles of this producer in them that went elsewhere (PC4).
+    left: BTreeSet<ChunkHandle>,
     commit_replicas: u32,
     /// Until when each is told to the master.
     unreachable: BTreeMap<ServerId, Time>,
@@ -188,7 +192,9 @@ impl ProducerChunks {
             // It was closed for another reason; what is committed of it stays.
             chunk.standing = ChunkStanding::Broken;
         }
-        self.leaving.retain(|handle| is_named(*handle));
+        self.left.extend(&self.leaving);
+        // PC4
+        self.leaving = self.left.iter().copied().filter(|handle| is_named(*handle)).collect();
         for chunk in answer.chunks.into_iter().take(PRODUCER_CHUNKS_MAX) {
             let known = self.chunks.iter().any(|it| it.handle == chunk.handle);
             if !known && !self.leaving.contains(&chunk.handle) {
@@ -196,5 +202,49 @@ impl ProducerChunks {
             }
         }
         self.leaving.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BundleNeeds, ProducerChunks};
+    use cairn_protocol::{AllocateChunksAnswer, OpenStreamChunk};
+    use cairn_types::{Address, ChunkHandle, Rack, RecordNumber, ReplicaAt, ServerId, Time};
+
+    fn answer(handles: &[u64]) -> AllocateChunksAnswer {
+        let server = |id| ReplicaAt {
+            server: ServerId::new(id),
+            address: Address::new("s:1"),
+            rack: Rack::default(),
+        };
+        let chunk = |handle: &u64| OpenStreamChunk {
+            handle: ChunkHandle::new(*handle),
+            replicas: vec![server(1), server(2)],
+            ..OpenStreamChunk::default()
+        };
+        let chunks = handles.iter().map(chunk).collect();
+        AllocateChunksAnswer { chunks, commit_replicas: 2 }
+    }
+
+    #[test]
+    fn what_was_left_is_not_written_again_though_a_master_that_took_over_offers_it() {
+        let mut chunks = ProducerChunks::default();
+        let needs = |number| {
+            let number = RecordNumber::new(number);
+            BundleNeeds { first: number, last: number, size: 10, chunk_size: 1000 }
+        };
+        assert!(chunks.allocated(answer(&[1])));
+        let place = chunks.place(needs(1)).expect("it takes it");
+        chunks.break_off(place.handle);
+        chunks.resolved(place.handle, 1);
+        let wanted = chunks.wanted(true, 1000, Time::default()).expect("another");
+        assert_eq!(wanted.leaves, [place.handle]);
+        assert!(chunks.allocated(answer(&[2])), "it is left");
+        assert!(!chunks.allocated(answer(&[1, 2])), "that master does not know (PC4)");
+        let wanted = chunks.wanted(false, 1000, Time::default()).expect("it is left once more");
+        assert_eq!(wanted.leaves, [place.handle]);
+        let next = chunks.place(needs(1)).expect("there is another");
+        assert_eq!(next.handle, ChunkHandle::new(2));
+        assert!(chunks.place(needs(1)).is_none());
     }
 }
