@@ -171,7 +171,16 @@ fn a_follower_sees_what_is_committed_and_a_reader_may_begin_anywhere() {
     assert_eq!(cell.ok(["tail", "-n", "1", "/s"]), "4\n");
     cell.ok(["cp", "/s", "/copy"]);
     assert_eq!(cell.ok(["cat", "/copy"]), "1\n2\n3\n4\n");
-    assert_eq!(cell.json(&["stat", "/copy"])["layout"], "chunks");
+    // A copy has the stream's chunks, and goes on by itself.
+    assert_eq!(cell.json(&["stat", "/copy"])["layout"], "stream");
+    cell.ok_with(["append", "--producer", "p", "/copy"], b"5\n");
+    assert_eq!(cell.ok(["cat", "/copy"]), "1\n2\n3\n4\n5\n");
+    cell.ok(["has", "/copy", "p", "4"]);
+    assert_eq!(cell.run(["has", "-q", "/s", "p", "4"]).code(), 3);
+    let local = cell.local("got").display().to_string();
+    cell.ok(["get", "/s", &local]);
+    cell.ok(["put", &local, "/plain"]);
+    assert_eq!(cell.json(&["stat", "/plain"])["layout"], "chunks");
 }
 
 #[test]
