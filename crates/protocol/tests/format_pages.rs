@@ -86,6 +86,7 @@ fn proto_text(messages: &BTreeMap<String, String>) -> String {
 fn messages() -> BTreeMap<String, String> {
     let mut all: String = proto_table().into_iter().map(|(.., text)| text).collect();
     all += &messages_within_others();
+    all += &messages_of_streams();
     // A `oneof` ends with a bracket too, but not at a line's start.
     let named = |text: &str| {
         let name = text.split(' ').nth(1).expect("`message NAME {`").to_owned();
@@ -171,6 +172,13 @@ fn messages_within_others() -> String {
         protocol::TrafficRates::proto_text(),
         protocol::TrafficTotals::proto_text(),
         protocol::WaitingCount::proto_text(),
+    ]
+    .concat()
+}
+
+/// The same, of streams.
+fn messages_of_streams() -> String {
+    [
         protocol::Bundle::proto_text(),
         protocol::BundleAnswer::proto_text(),
         protocol::BundleHolder::proto_text(),
