@@ -25,7 +25,8 @@ impl LogSpace {
     }
 
     /// Why a change is refused: for good, or to be tried again.
-    pub(crate) fn refusal(self) -> Option<Failure> {
+    #[must_use]
+    pub fn refusal(self) -> Option<Failure> {
         match self {
             Self::Enough => None,
             Self::None => Some(Failure::not_done(ErrorCode::DiskFull, NO_ROOM)),

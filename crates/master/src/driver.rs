@@ -230,6 +230,11 @@ impl Master {
             wishes.push(reply(from, Ok(Response::Busiest(told))));
             return Ok(());
         }
+        let full = self.room.space(self.group.has_company()).refusal();
+        if let (Request::ChangeMasters(_), Some(full)) = (&request, full) {
+            wishes.push(reply(from, Err(full)));
+            return Ok(());
+        }
         let request = match self.group.on_request(now, (from, request), &self.role)? {
             GroupAnswer::Waits => return Ok(()),
             GroupAnswer::Answered(answer) => {

@@ -90,12 +90,17 @@ fn handle(master: &mut Master, event: Event<(), LogResult>) -> Vec<Effect<LogJob
 /// Starts the master and says that what it appends is durable, until it appends no more; gives
 /// the checkpoint that it wants then.
 fn start(master: &mut Master) -> Option<(EffectId, Box<State>)> {
+    start_where(master, true)
+}
+
+/// The same, where the disk has room for more after each, or has none.
+fn start_where(master: &mut Master, has_room: bool) -> Option<(EffectId, Box<State>)> {
     let (mut events, mut checkpoint) = (vec![Event::Started], None);
     while let Some(event) = events.pop() {
         for effect in handle(master, event) {
             match effect {
                 Effect::Disk { id, job: LogJob::Append(_), .. } => {
-                    events.push(completed(id, LogDone::Appended { has_room: true }));
+                    events.push(completed(id, LogDone::Appended { has_room }));
                 }
                 Effect::Disk { id, job: LogJob::Checkpoint(state), .. } => {
                     checkpoint = Some((id, state));
@@ -187,6 +192,19 @@ fn a_checkpoint_that_is_never_due_is_never_made() {
     let mut master = master_with(opened(None), config, LogIndex::new(2));
     start(&mut master);
     assert!(matches!(handle(&mut master, stat()).as_slice(), [Effect::Reply { .. }]));
+}
+
+#[test]
+fn while_its_disk_is_full_a_change_of_members_is_refused_as_what_it_is() {
+    let mut master = master(opened(None));
+    start_where(&mut master, false);
+    let request = cairn_protocol::ChangeMasters::default().into();
+    let mut effects = handle(&mut master, Event::Request { from: Caller::default(), request });
+    let Some(Effect::Reply { answer: Err(failure), .. }) = effects.pop() else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(failure.code, ErrorCode::DiskFull);
+    assert!(failure.message.contains("no space left for the operation log"), "{failure:?}");
 }
 
 /// The one answer to a request; nothing else comes of it.
