@@ -2,8 +2,8 @@
 //!
 //! - CP1: one is made at a time: after so many records, more where the last one was dear, or after
 //!   a share of the bytes that the log may have; and whenever somebody takes a backup.
-//! - CP2: however many backups are taken, one is made for them after a rest of four times as long as
-//!   the last one took, and of a second at least: the rest of disk and processor is for the cell.
+//! - CP2: however many backups are taken, one is made for them after a rest of four times as long
+//!   as the last one took, and of a second at least: other times are the cell's.
 
 use crate::backups::Backups;
 use crate::open::MasterConfig;
