@@ -138,7 +138,7 @@ impl NameMutation {
     }
 
     /// A refusal that it would take long to wait for the end of: who can copy bytes instead does
-    /// not.
+    /// not wait.
     pub(crate) fn at_once(&self, failure: Failure) -> Failure {
         match self {
             Self::Snapshot(wish) if wish.anew.is_some() => {

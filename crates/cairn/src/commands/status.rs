@@ -128,7 +128,7 @@ fn to_json(
     (servers, jobs): (&[ServerStatus], &[JobStatus]),
     health: Health,
 ) -> serde_json::Value {
-    let server = |it: &ServerStatus| ServerJson::of(it, &master.http);
+    let server = |status: &ServerStatus| ServerJson::of(status, &master.http);
     json!({
             "health": health.word(),
             "reasons": status.reasons,
