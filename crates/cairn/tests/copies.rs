@@ -134,6 +134,8 @@ fn bytes_are_copied_where_that_is_asked_or_what_is_made_there_is_kept_otherwise(
         assert!(cell.ok(["cat", &copy]) == content);
     }
     assert_eq!(cell.json(&["stat", "/low/f"])["replication"], 1);
+    cell.ok_with(["put", "-", "/d/small"], b"small\n");
+    assert_eq!(cell.ok(["cp", "-v", "/d/small", "/d/s"]), "/d/small -> /d/s (bytes)\n");
     let told = cell.json(&["cp", "/low/f", "/low/again"]);
     assert_eq!((&told["by"], &told["length"]), (&"snapshot".into(), &content.len().into()));
     // What the source says of itself is not handed on, as before.

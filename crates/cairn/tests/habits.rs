@@ -48,7 +48,7 @@ fn flags_may_be_repeated_and_have_their_usual_letters_and_words() {
     cell.ok(["put", "-f", "-f", &local, "/d/x"]);
     cell.ok(["put", "-j", "2", "-j", "3", "--force", &local, "/d/x"]);
     assert_eq!(cell.ok(["put", "-v", &local, "/d/y"]), format!("{local} -> /d/y\n"));
-    assert_eq!(cell.ok(["cp", "-v", "/d/y", "/d/z"]), "/d/y -> /d/z (snapshot)\n");
+    assert_eq!(cell.ok(["cp", "-v", "/d/y", "/d/z"]), "/d/y -> /d/z (bytes)\n");
     assert_eq!(cell.ok(["mv", "-v", "/d/z", "/d/w"]), "/d/z -> /d/w\n");
     assert_eq!(cell.ok(["get", "-v", "/d/w", &name("w")]), format!("/d/w -> {}\n", name("w")));
     assert_eq!(cell.ok(["mkdir", "-v", "/e"]), "/e\n");

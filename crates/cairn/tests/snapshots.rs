@@ -73,7 +73,7 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     let sums: Vec<&str> = shared.lines().skip(1).flat_map(str::split_whitespace).collect();
     assert!(sums.starts_with(&["13", "4", "9", "/data/in", "13", "4", "9", "/data"]), "{shared}");
     assert!(shared.contains("/backups/monday/in\n"), "{shared}");
-    let wanted = "/data/in/b -> /data/b (snapshot)\n/data/in/b -> /data/b2 (bytes)\n";
+    let wanted = "/data/large -> /data/copy (snapshot)\n/data/large -> /data/bytes (bytes)\n";
     assert_eq!(copied, wanted);
     assert_eq!(third, "a\nb\n");
     assert_eq!(cell.ok(["cat", "/data/in/a"]), "one\nother\n");

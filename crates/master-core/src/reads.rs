@@ -9,7 +9,7 @@ use cairn_pagetree::MULTI_GET_MAX;
 use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, CellNow, ChunkLocations, CountShared, CountSharedAnswer, ErrorCode,
     Failure, List, ListAnswer, ListDisks, ListDisksAnswer, Locate, LocateAnswer, Looked, Open,
-    OpenAnswer, ResourceUse, ResourcesAnswer, Response, SHARED_FILES_MAX, SharedBytes, SharedPart,
+    OpenAnswer, ResourceUse, ResourcesAnswer, Response, SHARED_FILES_MAX, SharedPart, SharedSum,
     Stat, StatAnswer, StatusAnswer,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Layout};
@@ -124,8 +124,8 @@ pub(crate) fn shared(state: &State, wish: &CountShared) -> Result<CountSharedAns
     Ok(answer)
 }
 
-fn shared_of(state: &State, part: &SharedPart, left: &mut u64) -> SharedBytes {
-    let (sharing, mut counted) = (state.sharing(), SharedBytes::default());
+fn shared_of(state: &State, part: &SharedPart, left: &mut u64) -> SharedSum {
+    let (sharing, mut counted) = (state.sharing(), SharedSum::default());
     *left = left.saturating_sub(1);
     let file = state.entry(part.file).filter(|_| sharing.is_any_shared());
     let Some(file) = file else { return counted };

@@ -138,7 +138,7 @@ pub use shadow_calls::{
     AskShadow, AskShadowAnswer, ShadowQuestion, ShadowWord, TellShadow, TellShadowAnswer,
 };
 pub use snapshot_calls::{
-    CountShared, CountSharedAnswer, MadeAnew, SHARED_FILES_MAX, SharedBytes, SharedPart, Snapshot,
+    CountShared, CountSharedAnswer, MadeAnew, SHARED_FILES_MAX, SharedPart, SharedSum, Snapshot,
     SnapshotAnswer,
 };
 pub use stream_calls::{

@@ -49,7 +49,7 @@ cairn_types::message! {
 cairn_types::message! {
     /// Of one file.
     #[derive(Copy)]
-    pub struct SharedBytes {
+    pub struct SharedSum {
         /// Bytes of the chunks that were looked at and that other files have too.
         1 => shared: u64,
         /// The chunk to go on with, where not all were looked at.
@@ -59,5 +59,5 @@ cairn_types::message! {
 cairn_types::message! {
     /// Of as many of the files as could be looked at in one turn, in their order; of the last
     /// perhaps not all.
-    pub struct CountSharedAnswer { 1 => files: Vec<SharedBytes> }
+    pub struct CountSharedAnswer { 1 => files: Vec<SharedSum> }
 }

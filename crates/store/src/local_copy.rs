@@ -4,8 +4,8 @@
 //!
 //! - LC1: a block that does not match its checksum is not copied, and nothing is made of the rest.
 //! - LC2: what is shared is not read: the clone takes over the checksums, and a block that is bad
-//!   is bad in both and matches in neither. It is shared when all of it is in its place on the disk:
-//!   synced, with nothing left in the redo journal.
+//!   is bad in both and matches in neither. It is shared when all of it is in its place on the
+//!   disk: synced, with nothing left in the redo journal.
 
 use crate::chunk_files::path;
 use crate::chunk_store::ChunkStore;

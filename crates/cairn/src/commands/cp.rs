@@ -46,6 +46,10 @@ pub(crate) struct CpArguments {
     arguments: Vec<String>,
 }
 
+/// Files that are no larger are copied with their bytes, many at once: for the master to make one
+/// still and to write its copy down takes longer (docs/decisions/2026-11-25-snapshots.md).
+const SMALL_SIZE_MAX: u64 = 1 << 20;
+
 /// One file that is to be copied.
 struct Copy {
     from: RemotePath,
@@ -138,8 +142,9 @@ async fn plan(
 }
 
 impl CpContext {
-    async fn copy(&self, Copy { from, to, .. }: Copy) -> Result<(), CliError> {
-        if !self.data && from.address == to.address && self.share(&from, &to).await? {
+    async fn copy(&self, Copy { from, to, length }: Copy) -> Result<(), CliError> {
+        let may_share = !self.data && length > SMALL_SIZE_MAX && from.address == to.address;
+        if may_share && self.share(&from, &to).await? {
             return Ok(());
         }
         let file = open(&from).await?;
