@@ -455,9 +455,7 @@ impl MasterCore {
             ClientToMaster::RepairStatus(_) => Ok(self.repair_status(now)),
             ClientToMaster::ListJobs(_) => Ok(Response::ListJobs(self.jobs(&view, asker))),
             ClientToMaster::CancelJob(it) => return self.cancel_job(now, from, it),
-            ClientToMaster::Resources(_) => {
-                Ok(Response::Resources(reads::resources(&view, self.resources)))
-            }
+            ClientToMaster::Resources(_) => Ok(reads::resources(&view, self.resources)),
             ClientToMaster::ListDisks(wish) => Ok(Response::ListDisks(reads::disks(&view, &wish))),
             ClientToMaster::ListDegraded(wish) => {
                 Ok(Response::ListDegraded(degraded::list(&view, &wish)))

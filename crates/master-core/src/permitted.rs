@@ -57,9 +57,7 @@ impl Asker<'_> {
             }
             ClientToMaster::Lease(lease) => self.check_file(lease.file, &[Access::WRITE]),
             ClientToMaster::RecordLength(wish) => self.check_file(wish.file, &EITHER),
-            ClientToMaster::ListDegraded(_) => {
-                self.check_superuser("listing the chunks that lack replicas")
-            }
+            ClientToMaster::ListDegraded(_) => self.check_superuser("listing what lacks copies"),
             ClientToMaster::ListLost(_) => self.check_superuser("listing what is lost"),
             ClientToMaster::ForgetServer(_) => self.check_superuser("forgetting a server"),
             ClientToMaster::ChangeSettings(_) => self.check_superuser("changing the settings"),

@@ -287,8 +287,9 @@ pub(crate) fn list(state: &State, list: &List) -> Result<ListAnswer, Failure> {
 }
 
 /// What each process takes; the master's own is told by its driver.
-pub(crate) fn resources(view: &View<'_>, master: ResourceUse) -> ResourcesAnswer {
-    ResourcesAnswer { master, servers: view.fleet.servers().resources(view.now.time) }
+pub(crate) fn resources(view: &View<'_>, master: ResourceUse) -> Response {
+    let servers = view.fleet.servers().resources(view.now.time);
+    Response::Resources(ResourcesAnswer { master, servers })
 }
 
 pub(crate) fn disks(view: &View<'_>, wish: &ListDisks) -> ListDisksAnswer {
