@@ -208,6 +208,10 @@ impl Workload for StreamReader {
             (AskedOfStream::Bytes, OpOutput::Bytes(bytes, _)) => {
                 self.idle = 0;
                 self.took(sim, file, &bytes);
+                if sim.closing {
+                    // Nothing more is written: it catches up as fast as it is answered.
+                    return self.go_on(sim, AskedOfStream::Bytes);
+                }
                 sim.rest(150);
             }
             (AskedOfStream::Length, OpOutput::Length(length)) => {
