@@ -29,6 +29,7 @@ usage: cargo xtask <command>
                 … --mild                without the rarer faults, and less strictly judged
                 … --heals               those that have to heal in full when the faults are over
                 … --masters             those with three masters, and what befalls groups of them
+                … --streams             with producers and readers of a stream
                 --planted [RULE]        each rule broken on purpose, or one; a checker must notice
   soak        a cell of real processes at the size people run; minutes and gigabytes:
                 tree | appends | kills | masters | chaos | heals |

@@ -6,6 +6,7 @@
 //!   … --mild                without the rarer faults, and less strictly judged
 //!   … --heals               those that have to heal in full when the faults are over
 //!   … --masters             with three masters, and what befalls groups of them
+//!   … --streams             with producers and readers of a stream
 //!   --planted [RULE]        each rule broken on purpose, or one: a checker must notice
 //! ```
 //! - M1: a run's seed is all there is to it; a failure is printed with the command that repeats it.
@@ -30,6 +31,8 @@ pub(crate) enum RunKind {
     Heals,
     /// With three masters whose disks are lost and whose group is changed.
     Masters,
+    /// With producers and readers of a stream.
+    Streams,
 }
 
 /// Runs what the words after `sim` ask for.
@@ -41,6 +44,7 @@ pub(crate) fn sim(words: &[&str]) -> Result<()> {
         [words @ .., "--mild"] => (words, RunKind::Mild),
         [words @ .., "--heals"] => (words, RunKind::Heals),
         [words @ .., "--masters"] => (words, RunKind::Masters),
+        [words @ .., "--streams"] => (words, RunKind::Streams),
         words => (words, RunKind::Hard),
     };
     match words {
@@ -51,8 +55,8 @@ pub(crate) fn sim(words: &[&str]) -> Result<()> {
         ["--seeds", count, "--from", from] => seeds(number(from)?, number(count)?, kind),
         _ => {
             bail!(
-                "sim --seeds N [--from K] | --seed N [--trace], each [--mild|--heals|--masters]; \
-                 --planted [RULE]"
+                "sim --seeds N [--from K] | --seed N [--trace], each \
+                 [--mild|--heals|--masters|--streams]; --planted [RULE]"
             )
         }
     }
@@ -148,6 +152,7 @@ fn run_seed(seed: u64, kind: RunKind, trace: bool) -> RunReport {
         RunKind::Mild => RunConfig::of(seed),
         RunKind::Heals => RunConfig::healing(seed),
         RunKind::Masters => RunConfig::hard(seed).with_group(),
+        RunKind::Streams => RunConfig::hard(seed).with_streams(),
     };
     cairn_sim::run(&RunConfig { trace, ..config })
 }
@@ -166,6 +171,7 @@ fn failed(seed: u64, kind: RunKind, failure: &CheckFailure) -> Error {
         RunKind::Mild => " --mild",
         RunKind::Heals => " --heals",
         RunKind::Masters => " --masters",
+        RunKind::Streams => " --streams",
     };
     let again = format!("cargo xtask sim --seed {seed} --trace{kind}");
     anyhow!("seed {seed} at commit {commit}: {what}\n  again: {again}")

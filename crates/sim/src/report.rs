@@ -34,6 +34,8 @@ pub struct RunConfig {
     pub snapshots: bool,
     /// Whether people of different names use the same files and directories.
     pub people: bool,
+    /// Whether producers write a stream, and readers follow it.
+    pub streams: bool,
     /// Whether a client has to get on while faults last, and every replica is read at the end.
     pub strict: bool,
     /// Whether the cell has to heal when the faults are over.
@@ -58,6 +60,7 @@ impl RunConfig {
             levels: true,
             snapshots: true,
             people: false,
+            streams: false,
             strict: false,
             heals: false,
         }
@@ -84,6 +87,12 @@ impl RunConfig {
         let faults = self.faults.with_group(self.seed);
         let clocks_at_bounds = self.seed / 4 % 2 == 1;
         Self { faults, masters: 3, spare_masters: 1, clocks_at_bounds, ..self }
+    }
+
+    /// The same with a stream that producers write, each record once.
+    #[must_use]
+    pub fn with_streams(self) -> Self {
+        Self { streams: true, ..self }
     }
 
     /// The run of a seed that has to heal in full when the faults are over: with those of issue 16,

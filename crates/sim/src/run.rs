@@ -130,7 +130,9 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     judge_histories(&mut sim, &shared);
     let first = workloads.len();
     workloads.push(Box::new(last_reader(&shared)));
-    workloads.push(Box::new(StreamReader::new(0, 1 << 20, shared.stream.clone())));
+    if config.streams {
+        workloads.push(Box::new(StreamReader::new(0, 1 << 20, shared.stream.clone())));
+    }
     start_all(&mut sim, &mut workloads, first);
     run_for(&mut sim, &mut injector, &mut workloads, READING_SECONDS, quiet);
     if config.strict && observer.borrow().failure.is_none() {
@@ -196,14 +198,8 @@ fn workloads(
         Box::new(NamespaceChurn::new(4, shared.names.clone(), batches)),
         Box::new(NamespaceChurn::new(1, shared.names.clone(), batches)),
     ];
-    let stream = || shared.stream.clone();
-    for (client, name, window) in
-        [(0, "p1", 4), (1, "p2", 1), (2, "p3", 8), (3, "p1", 3), (4, "p4", 2)]
-    {
-        workloads.push(Box::new(StreamProducer::new(client, name, window, stream())));
-    }
-    for (client, size) in [(2, 1 << 20), (4, 700)] {
-        workloads.push(Box::new(StreamReader::new(client, size, stream())));
+    if config.streams {
+        workloads.extend(of_streams(shared));
     }
     if config.masters > 1 {
         workloads.push(Box::new(ShadowReader::new(CLIENTS, record(0))));
@@ -221,6 +217,21 @@ fn workloads(
     // What a group needs to get on is not what that workload looks at.
     if config.strict && config.masters == 1 {
         workloads.push(Box::new(Progress::new(3)));
+    }
+    workloads
+}
+
+/// Producers under four names, one of which two clients fence each other of, and readers.
+fn of_streams(shared: &WorkloadFiles) -> Vec<Box<dyn Workload>> {
+    let stream = || shared.stream.clone();
+    let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
+    for (client, name, window) in
+        [(0, "p1", 4), (1, "p2", 1), (2, "p3", 8), (3, "p1", 3), (4, "p4", 2)]
+    {
+        workloads.push(Box::new(StreamProducer::new(client, name, window, stream())));
+    }
+    for (client, size) in [(2, 1 << 20), (4, 700)] {
+        workloads.push(Box::new(StreamReader::new(client, size, stream())));
     }
     workloads
 }

@@ -107,7 +107,8 @@ impl SealJob {
             handle,
             version: self.raise.to(),
             set_size: set_size(&good),
-            serial: least.filter(|_| decided.is_none()),
+            // R41 broken: whoever was raised is of the set, whatever it has.
+            serial: least.filter(|_| decided.is_none() && !broken(Rule::R41)),
             keeps_above: decided,
         });
         self.is_logging = true;

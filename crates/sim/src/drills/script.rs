@@ -58,6 +58,7 @@ impl DrillScript {
             levels: false,
             snapshots: false,
             people: false,
+            streams: false,
             strict: false,
             heals: false,
         };
