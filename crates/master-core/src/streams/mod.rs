@@ -30,7 +30,7 @@ use cairn_protocol::{
     CommitBundlesAnswer, ErrorCode, Failure, ForgetProducer, ForgetProducerAnswer, OpenProducer,
     OpenProducerAnswer, PRODUCER_CHUNKS_MAX, PRODUCER_NAME_SIZE_MAX, Response,
 };
-use cairn_types::{ChunkHandle, EntryId};
+use cairn_types::{ChunkHandle, EntryId, MutationName};
 use followers::Followers;
 use sealing::Sealing;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,6 +117,7 @@ impl StreamWork {
     ) -> Result<Option<Response>, Failure> {
         step.state.check_level(STREAM_LEVEL, "a stream")?;
         check_name(&open.name)?;
+        check_mutation(open.mutation)?;
         let file = open.file;
         let proposal = step.out.propose(OpenProducerRecord {
             time: step.now.wall,
@@ -150,6 +151,7 @@ impl StreamWork {
         forget: ForgetProducer,
     ) -> Result<Option<Response>, Failure> {
         check_name(&forget.name)?;
+        check_mutation(forget.mutation)?;
         let ForgetProducer { mutation, file, name } = forget;
         let record = ForgetProducerRecord { time: step.now.wall, mutation, file, name };
         let proposal = step.out.propose(record);
@@ -223,7 +225,7 @@ impl StreamWork {
             }
             let answer = match applied {
                 Applied::Failed(failure) => Err(failure.clone()),
-                applied => Ok(answer(step, &what, applied)),
+                applied => answer(step, &what, applied),
             };
             step.out.reply(from, answer);
         }
@@ -283,8 +285,8 @@ impl StreamWork {
     }
 }
 
-fn answer(step: &Step<'_>, what: &Waiting, applied: &Applied) -> Response {
-    match (what, applied) {
+fn answer(step: &Step<'_>, what: &Waiting, applied: &Applied) -> Result<Response, Failure> {
+    Ok(match (what, applied) {
         (Waiting::Opened(file), Applied::ProducerOpened(opened)) => {
             let ProducerOpened { producer, epoch, cursor_gone } = *opened;
             let streams = step.state.streams();
@@ -305,8 +307,22 @@ fn answer(step: &Step<'_>, what: &Waiting, applied: &Applied) -> Response {
         (Waiting::Forgotten, Applied::Changed(_)) => {
             Response::ForgetProducer(ForgetProducerAnswer {})
         }
+        // What is remembered under that name (R24) is of another request.
+        (Waiting::Opened(_) | Waiting::Forgotten, _) => {
+            let line = "that number of the session names another request";
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
         (what, other) => unreachable!("{what:?} does not come to {other:?}"),
+    })
+}
+
+/// Whether a request names itself (R24).
+fn check_mutation(mutation: MutationName) -> Result<(), Failure> {
+    if !mutation.session.is_none() && mutation.number.get() > 0 {
+        return Ok(());
     }
+    let line = "the request names no session and number of its own";
+    Err(Failure::refused(ErrorCode::Invalid, line))
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {
