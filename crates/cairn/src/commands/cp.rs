@@ -16,7 +16,7 @@ use cairn_client::CreateOptions;
 use cairn_transfer::{
     CellSource, CellWalk, PartialFiles, Progress, SharedCopy, UploadOptions, copy_shared, upload,
 };
-use cairn_types::EntryKind;
+use cairn_types::{EntryKind, Layout};
 use clap::Args;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -55,6 +55,8 @@ struct Copy {
     from: RemotePath,
     to: RemotePath,
     length: u64,
+    /// It shares the chunks, where it can.
+    is_shared: bool,
 }
 
 /// What each copy needs of the command.
@@ -134,16 +136,18 @@ async fn plan(
             let made = to.cell.make_directory(&to.path, true).await;
             made.doing(|| format!("making the directory {to}"))?;
         } else {
-            let (from, length) = (from.with_path(below.path), below.entry.length);
-            copies.push(Copy { from, to, length });
+            let (length, layout) = (below.entry.length, below.entry.layout);
+            // A copy of a stream's bytes would be none.
+            let is_shared = layout == Layout::Stream || length > SMALL_SIZE_MAX;
+            copies.push(Copy { from: from.with_path(below.path), to, length, is_shared });
         }
     }
     Ok(())
 }
 
 impl CpContext {
-    async fn copy(&self, Copy { from, to, length }: Copy) -> Result<(), CliError> {
-        let may_share = !self.data && length > SMALL_SIZE_MAX && from.address == to.address;
+    async fn copy(&self, Copy { from, to, is_shared, .. }: Copy) -> Result<(), CliError> {
+        let may_share = !self.data && is_shared && from.address == to.address;
         if may_share && self.share(&from, &to).await? {
             return Ok(());
         }
