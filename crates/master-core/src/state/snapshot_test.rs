@@ -148,7 +148,7 @@ fn a_snapshot_is_seen_when_all_of_it_is_there_and_not_before() {
 #[test]
 fn no_chunk_goes_that_a_file_has_and_each_file_keeps_its_own() {
     let (mut outlived, mut copied) = (0, 0);
-    for seed in 0..60 {
+    for seed in 0..90 {
         let (mut state, mut oracle) = (State::default(), Oracle::default());
         let mut drawer = Drawer::with_snapshots(seed);
         for step in 1..400 {

@@ -11,7 +11,7 @@ use cairn_client_core::OpenedProducer;
 use cairn_env_sim::NodeId;
 use cairn_protocol::{
     AllocateChunks, ErrorCode, Extend, ExtendAnswer, OpenProducer, OpenProducerAnswer,
-    OpenStreamChunk, Push, Read, ReadAnswer, Request, Response,
+    OpenStreamChunk, Push, Request, Response,
 };
 use cairn_types::planted::Rule;
 use cairn_types::{
@@ -43,12 +43,6 @@ pub(super) const DRILLS: &[Drill] = &[
         "all holders lose a bundle between its push and its commit",
         3,
         all_holders_lose_a_bundle_before_its_commit,
-    ),
-    Drill::of_rule(
-        Rule::R44,
-        "a server is read that lacks some of what is committed",
-        3,
-        a_server_is_read_that_lacks_some_of_what_is_committed,
     ),
 ];
 
@@ -206,27 +200,6 @@ fn a_bundle_reaches_a_server_that_lacks_the_one_before(script: &mut DrillScript)
     producer.extend(script, servers[1], first)?;
     let again = producer.extend(script, servers[1], second)?;
     if again.length != 8 { Err(format!("{again:?}")) } else { Ok(()) }
-}
-
-/// One server is read that has two of three bundles which the reader knows as committed.
-fn a_server_is_read_that_lacks_some_of_what_is_committed(script: &mut DrillScript) -> Verdict {
-    let file = stream(script)?;
-    let mut producer = ManualProducer::open(script, file)?;
-    let lacks = producer.servers(script)[0];
-    producer.extend(script, lacks, (1, 0, b"one,"))?;
-    producer.extend(script, lacks, (2, 4, b"two,"))?;
-    let (handle, version) = (producer.chunk.handle, producer.chunk.version);
-    let (size, committed) = (100, Some(12));
-    let read = Read { handle, version, size, committed, ..Read::default() };
-    let answer = script.probe(lacks, read, Bytes::new()).map_err(|why| told(&why))?;
-    match answer.response {
-        Response::Read(ReadAnswer { zeros: 0, readable: 8, .. })
-            if answer.payload.as_ref() == b"one,two," =>
-        {
-            Ok(())
-        }
-        other => Err(format!("{other:?}, {} bytes", answer.payload.len())),
-    }
 }
 
 /// A bundle is on two of three servers when its producer is opened anew: the third is not of the
