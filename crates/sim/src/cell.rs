@@ -220,7 +220,8 @@ pub(crate) fn add_chunkserver(
             0 => SimDisk::new(name.clone(), DISK_CAPACITY),
             more => SimDisk::new(format!("{name}-{more}"), DISK_CAPACITY),
         };
-        if at % 2 == 1 {
+        // Not those of healing runs, which have more directories.
+        if at % 2 == 1 && directories == 1 {
             disk.can_clone_files();
         }
         disk
