@@ -1,21 +1,19 @@
 //! Making a chunk for a producer of a stream (R10, R40).
 //!
 //! ```text
-//!   Creating: Raise(create) on fresh servers ─► Logging: AllocateChunk ─► the producer is told
-//!      └─ fresh number, whoever did not answer is replaced (R8)
+//!   Creating (`creation.rs`) ─► Logging: AllocateChunk ─► the producer is told
 //! ```
 //! - AL1: it waits for nothing: where it cannot be done now, the producer is told, and asks again.
 
 use super::acts::{Act, Acts};
+use super::creation::{Creation, CreationStep, choose, least_created, too_few};
 use super::events::{JobEvent, PlaceView};
-use super::open::{create, goal, least_created};
-use super::raise::{RaiseKind, RaiseRound, RaisedReplica, set_size};
+use super::raise::{RaisedReplica, set_size};
 use crate::applied::Applied;
 use crate::rules::live_file::{is_live_file, no_file};
-use crate::rules::placement::{choose_servers, with_room_count};
 use crate::stream_records::AllocateChunk;
-use cairn_protocol::{ErrorCode, Failure};
-use cairn_types::{ChunkHandle, Epoch, ProducerId, ReplicaAt, ServerId};
+use cairn_protocol::Failure;
+use cairn_types::{ChunkHandle, ChunkVersion, Epoch, ProducerId, ServerId};
 use std::collections::BTreeSet;
 
 /// Who is to write a chunk.
@@ -31,7 +29,7 @@ pub(crate) struct StreamWriter {
 #[derive(Debug)]
 enum AllocatePhase {
     /// The replicas are being made.
-    Creating(RaiseRound),
+    Creating(Creation),
     /// The chunk is on its way into the log.
     Logging(Vec<RaisedReplica>),
 }
@@ -41,8 +39,6 @@ enum AllocatePhase {
 pub(crate) struct AllocateJob {
     handle: ChunkHandle,
     writer: StreamWriter,
-    /// Who was asked so far.
-    tried: BTreeSet<ServerId>,
     phase: AllocatePhase,
 }
 
@@ -57,16 +53,14 @@ impl AllocateJob {
             give_up(no_file(at.place.file), acts);
             return None;
         }
-        let mut tried = BTreeSet::new();
-        let chosen = choose(at, &writer, &[], &tried, goal(at), acts);
+        let avoided = writer.unreachable.clone();
+        let chosen = choose(at, &[], (&BTreeSet::new(), &avoided), acts);
         if chosen.len() < least_created(at) {
             give_up(without_servers(at, chosen.len()), acts);
             return None;
         }
-        let handle = acts.numbers.handle();
-        let kind = RaiseKind { handle, close: false, shrinks: false, keeps_lease: false };
-        let raise = create(at, kind, (Vec::new(), chosen), &mut tried, acts);
-        Some(Self { handle, writer, tried, phase: AllocatePhase::Creating(raise) })
+        let creation = Creation::start(at, (chosen, avoided), false, acts);
+        Some(Self { handle: creation.handle(), writer, phase: AllocatePhase::Creating(creation) })
     }
 
     pub(crate) fn handle(&self) -> ChunkHandle {
@@ -75,8 +69,8 @@ impl AllocateJob {
 
     pub(crate) fn describe(&self) -> String {
         match &self.phase {
-            AllocatePhase::Creating(raise) => {
-                format!("creating {} replicas for a producer", raise.size())
+            AllocatePhase::Creating(creation) => {
+                format!("creating {} replicas for a producer", creation.size())
             }
             AllocatePhase::Logging(_) => "logging a producer's chunk".to_owned(),
         }
@@ -84,9 +78,14 @@ impl AllocateJob {
 
     pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
         match (&mut self.phase, event) {
-            (AllocatePhase::Creating(raise), JobEvent::RaiseAnswered(server, result)) => {
-                if raise.on_answer(server, result) {
-                    self.on_created(at, acts);
+            (AllocatePhase::Creating(creation), JobEvent::RaiseAnswered(server, result)) => {
+                match creation.on_answer(at, (server, result), acts) {
+                    CreationStep::Asking => {}
+                    CreationStep::Made(version, raised) => {
+                        let floor = creation.floor(at.view.underway);
+                        self.log(at, floor, (version, raised), acts);
+                    }
+                    CreationStep::TooFew(size) => give_up(without_servers(at, size), acts),
                 }
             }
             (AllocatePhase::Logging(raised), JobEvent::Applied(applied)) => {
@@ -104,65 +103,31 @@ impl AllocateJob {
         }
     }
 
-    /// A round of the creation is over.
-    fn on_created(&mut self, at: &PlaceView<'_>, acts: &mut Acts<'_>) {
-        let AllocatePhase::Creating(raise) = &self.phase else { unreachable!("a round was over") };
-        let raised = raise.raised();
-        if raise.all_answered() {
-            assert!(!raised.is_empty(), "a chunk is made somewhere");
-            let lowest = at.view.underway.lowest_made();
-            acts.propose(AllocateChunk {
-                time: at.view.now.wall,
-                file: at.place.file,
-                index: at.place.index,
-                handle: self.handle,
-                version: raise.to(),
-                set_size: set_size(&raised),
-                floor: lowest.map_or(self.handle, |it| it.min(self.handle)),
-                producer: self.writer.producer,
-                epoch: self.writer.epoch,
-            });
-            self.phase = AllocatePhase::Logging(raised);
-            return;
-        }
-        // R10, R8: the number is spent; those that did not answer are replaced.
-        let kind = raise.kind();
-        let kept: Vec<&ReplicaAt> = raised.iter().map(|r| &r.at).collect();
-        let lacking = goal(at).saturating_sub(kept.len());
-        let fresh = choose(at, &self.writer, &kept, &self.tried, lacking, acts);
-        let size = raised.len() + fresh.len();
-        if size < least_created(at) {
-            return give_up(without_servers(at, size), acts);
-        }
-        let raise = create(at, kind, (raised, fresh), &mut self.tried, acts);
-        self.phase = AllocatePhase::Creating(raise);
+    /// All replicas of it stand (R10).
+    fn log(
+        &mut self,
+        at: &PlaceView<'_>,
+        floor: ChunkHandle,
+        (version, raised): (ChunkVersion, Vec<RaisedReplica>),
+        acts: &mut Acts<'_>,
+    ) {
+        acts.propose(AllocateChunk {
+            time: at.view.now.wall,
+            file: at.place.file,
+            index: at.place.index,
+            handle: self.handle,
+            version,
+            set_size: set_size(&raised),
+            floor,
+            producer: self.writer.producer,
+            epoch: self.writer.epoch,
+        });
+        self.phase = AllocatePhase::Logging(raised);
     }
-}
-
-/// Servers for a chunk: of those that the producer can reach, if there are enough.
-fn choose(
-    at: &PlaceView<'_>,
-    writer: &StreamWriter,
-    kept: &[&ReplicaAt],
-    tried: &BTreeSet<ServerId>,
-    count: usize,
-    acts: &mut Acts<'_>,
-) -> Vec<ReplicaAt> {
-    let mut avoided = tried.clone();
-    avoided.extend(&writer.unreachable);
-    let reached = choose_servers(&at.view, kept, &avoided, count, acts.random);
-    if kept.len() + reached.len() >= least_created(at).max(2.min(goal(at))) {
-        return reached;
-    }
-    choose_servers(&at.view, kept, tried, count, acts.random)
 }
 
 fn without_servers(at: &PlaceView<'_>, size: usize) -> Failure {
-    let least = least_created(at);
-    let line = format!("{size} chunkservers have room for a chunk, {least} are needed");
-    let is_full = with_room_count(&at.view) < least;
-    let code = if is_full { ErrorCode::DiskFull } else { ErrorCode::TooFewServers };
-    Failure::not_done(code, line)
+    too_few(at, size).failure("no chunk is made")
 }
 
 fn give_up(failure: Failure, acts: &mut Acts<'_>) {

@@ -205,7 +205,7 @@ impl CopyOnWriteJob {
             return acts.wait(why);
         }
         let (handle, close) = (self.copy, chunk.closed);
-        let kind = RaiseKind { handle, close, shrinks: false, keeps_lease: false };
+        let kind = RaiseKind { handle, close, syncs: false, keeps_lease: false };
         let round = RaiseRound::start(&at.view, kind, members, acts);
         self.phase = CopyPhase::Adopting(stands, round);
     }
@@ -265,7 +265,7 @@ fn raise(
     members: Vec<RaiseMember>,
     acts: &mut Acts<'_>,
 ) -> RaiseRound {
-    let shrinks = members.len() < chunk.set_size as usize;
-    let kind = RaiseKind { handle, close: chunk.closed, shrinks, keeps_lease: false };
+    let syncs = members.len() < chunk.set_size as usize;
+    let kind = RaiseKind { handle, close: chunk.closed, syncs, keeps_lease: false };
     RaiseRound::start(&at.view, kind, members, acts)
 }

@@ -36,7 +36,7 @@ impl FenceJob {
         members: Vec<LiveMember>,
         acts: &mut Acts<'_>,
     ) -> Self {
-        let kind = RaiseKind { handle, close: true, shrinks: false, keeps_lease: false };
+        let kind = RaiseKind { handle, close: true, syncs: false, keeps_lease: false };
         let members = members.into_iter().map(RaiseMember::standing);
         let is_closed = view.state.chunk(handle).is_some_and(|chunk| chunk.closed);
         Self { raise: RaiseRound::start(view, kind, members, acts), is_closed }

@@ -161,8 +161,8 @@ fn raise(
     members: Vec<RaiseMember>,
     acts: &mut Acts<'_>,
 ) -> RaiseRound {
-    let shrinks = members.len() < chunk.set_size as usize;
-    let kind = RaiseKind { handle, close: chunk.closed, shrinks, keeps_lease: false };
+    let syncs = members.len() < chunk.set_size as usize;
+    let kind = RaiseKind { handle, close: chunk.closed, syncs, keeps_lease: false };
     RaiseRound::start(view, kind, members, acts)
 }
 

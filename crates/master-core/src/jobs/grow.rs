@@ -172,9 +172,9 @@ impl GrowJob {
             Ok(planned) => planned,
             Err(failure) => return self.give_up(failure, acts),
         };
-        let shrinks = members.len() < chunk.set_size as usize;
+        let syncs = members.len() < chunk.set_size as usize;
         let (handle, close) = (self.handle, chunk.closed);
-        let kind = RaiseKind { handle, close, shrinks, keeps_lease: false };
+        let kind = RaiseKind { handle, close, syncs, keeps_lease: false };
         let members = members.into_iter().map(RaiseMember::standing);
         let round = RaiseRound::start(&at.view, kind, members, acts);
         self.phase = GrowPhase::Raising(round, CloneTurn::Next);
@@ -229,8 +229,8 @@ impl GrowJob {
         // R8: whoever was asked and is not of the set may stand at this very version.
         let all_stand = raise.all_answered() && stale.is_empty();
         if !all_stand && !broken(Rule::R8) {
-            let shrinks = members.len() < chunk.set_size as usize;
-            let kind = RaiseKind { shrinks, ..raise.kind() };
+            let syncs = members.len() < chunk.set_size as usize;
+            let kind = RaiseKind { syncs, ..raise.kind() };
             let over = *turn == CloneTurn::Asked && !joined;
             let turn = if over { CloneTurn::Over } else { *turn };
             let round = RaiseRound::start(view, kind, again(good), acts);

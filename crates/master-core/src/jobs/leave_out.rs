@@ -148,7 +148,7 @@ impl LeaveOutJob {
         }
         assert!(!members.contains(&self.server), "who is left out is not asked (LO1)");
         let above = raise.to() > chunk.version || broken(Rule::R1);
-        assert!(above && raise.kind().shrinks, "a fresh version, on disk (R7, LO1)");
+        assert!(above && raise.kind().syncs, "a fresh version, on disk (R7, LO1)");
         let (version, set_size) = (raise.to(), set_size(&raised));
         let time = view.now.wall;
         let record = SetVersion { time, handle, version, set_size, ..SetVersion::default() };
@@ -174,7 +174,7 @@ fn raise(
     members: Vec<LiveMember>,
     acts: &mut Acts<'_>,
 ) -> LeaveOutPhase {
-    let kind = RaiseKind { handle, close: chunk.closed, shrinks: true, keeps_lease: false };
+    let kind = RaiseKind { handle, close: chunk.closed, syncs: true, keeps_lease: false };
     let members = members.into_iter().map(RaiseMember::standing);
     LeaveOutPhase::Raising(RaiseRound::start(view, kind, members, acts))
 }

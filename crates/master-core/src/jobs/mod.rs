@@ -20,6 +20,7 @@ pub(crate) mod acts;
 pub(crate) mod allocate;
 pub(crate) mod close;
 pub(crate) mod copy_on_write;
+mod creation;
 pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod grant;

@@ -66,8 +66,8 @@ pub(crate) struct RaiseKind {
     pub(crate) handle: ChunkHandle,
     /// The replicas take the close mark too (R18).
     pub(crate) close: bool,
-    /// A member of the logged set is left out (E2).
-    pub(crate) shrinks: bool,
+    /// The replicas have everything on disk before they answer (E2).
+    pub(crate) syncs: bool,
     /// The chunk's lease goes on meanwhile (R14).
     pub(crate) keeps_lease: bool,
 }
@@ -135,7 +135,7 @@ impl RaiseRound {
         RaiseMember { at, from }: RaiseMember,
         acts: &mut Acts<'_>,
     ) {
-        let RaiseKind { handle, close, shrinks, keeps_lease } = self.kind;
+        let RaiseKind { handle, close, syncs, keeps_lease } = self.kind;
         let request = RaiseRequest {
             term: view.term.number,
             handle,
@@ -144,7 +144,7 @@ impl RaiseRound {
             create: from == RaiseFrom::Nothing,
             close,
             server: at.server,
-            sync: shrinks,
+            sync: syncs,
             keeps_lease,
             adopt: from == RaiseFrom::Clone,
             committed: view.state.streams().open_chunk(handle).map(|row| row.serial),
@@ -152,7 +152,7 @@ impl RaiseRound {
         // A server that lets a raise wait longer than it may be silent is not waited for; one that
         // has to sync may take half a lease.
         let lease = view.term.config.lease();
-        let patience = if shrinks { lease / 2 } else { view.term.silent() };
+        let patience = if syncs { lease / 2 } else { view.term.silent() };
         let deadline = view.now.time + patience;
         acts.ask(at.clone(), Question::Raise(request, keeps_lease), deadline);
         let twice = self.asked.insert(at.server, MemberAnswer { at, result: None });

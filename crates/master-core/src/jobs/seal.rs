@@ -127,6 +127,6 @@ fn raise(
     acts: &mut Acts<'_>,
 ) -> RaiseRound {
     // What is sealed is on disk, whoever is of the set (E2).
-    let kind = RaiseKind { handle, close: true, shrinks: true, keeps_lease: false };
+    let kind = RaiseKind { handle, close: true, syncs: true, keeps_lease: false };
     RaiseRound::start(view, kind, members, acts)
 }

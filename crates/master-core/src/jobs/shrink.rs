@@ -109,7 +109,7 @@ impl ShrinkJob {
             RaiseMember::standing((at, version))
         };
         let set = std::iter::once(lease.holder.clone()).chain(remaining);
-        let kind = RaiseKind { handle, close: chunk.closed, shrinks: true, keeps_lease: true };
+        let kind = RaiseKind { handle, close: chunk.closed, syncs: true, keeps_lease: true };
         let raise = RaiseRound::start(view, kind, set.map(member), acts);
         let (lease, primary) = (lease.id, lease.holder.server);
         let phase = ShrinkPhase::Raising(raise);
@@ -163,7 +163,7 @@ impl ShrinkJob {
             self.phase = ShrinkPhase::Raising(raise);
             return;
         }
-        assert!(raise.kind().keeps_lease && raise.kind().shrinks, "a lease goes on (R14)");
+        assert!(raise.kind().keeps_lease && raise.kind().syncs, "a lease goes on (R14)");
         let (version, set_size) = (raise.to(), set_size(&raised));
         acts.propose(SetVersion {
             time: at.view.now.wall,
