@@ -13,6 +13,7 @@ use cairn_protocol::{
     SnapshotAnswer, Undelete, UndeleteAnswer,
 };
 use cairn_types::{CellPath, EntryId, Layout, MODE_BITS, MutationName, REPLICATION_MAX};
+use std::fmt::Display;
 
 /// A request that changes names.
 #[derive(Debug)]
@@ -78,11 +79,8 @@ impl NameMutation {
 
     /// Refuses what can be refused without looking at any name.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let (mutation, path) = (self.mutation(), self.path());
-        if mutation.session.is_none() || mutation.number.get() == 0 {
-            let line = format!("{path}: the request names no session and number of its own");
-            return Err(invalid(line));
-        }
+        let path = self.path();
+        check_named(self.mutation(), path)?;
         let depth = hidden_depth(path);
         let may = match self {
             Self::Undelete(undelete) => undelete.to.is_none(),
@@ -250,6 +248,14 @@ impl NameMutation {
             Self::SetAttributes(_) => SetAttributes::NAME,
         }
     }
+}
+
+/// Whether a request about `what` names itself (R24).
+pub(crate) fn check_named(mutation: MutationName, what: impl Display) -> Result<(), Failure> {
+    if mutation.session.is_none() || mutation.number.get() == 0 {
+        return Err(invalid(format!("{what}: the request names no session and number of its own")));
+    }
+    Ok(())
 }
 
 fn check_attributes(set: &SetAttributes) -> Result<(), Failure> {

@@ -129,6 +129,9 @@ fn shared_of(state: &State, part: &SharedPart, left: &mut u64) -> SharedSum {
     *left = left.saturating_sub(1);
     let file = state.entry(part.file).filter(|_| sharing.is_any_shared());
     let Some(file) = file else { return counted };
+    if file.layout == Layout::Stream {
+        return shared_of_stream(state, part, left);
+    }
     let chunk_size = state.config().chunk_size;
     for (index, handle) in state.chunks_of(part.file, part.first) {
         if *left == 0 {
@@ -139,6 +142,23 @@ fn shared_of(state: &State, part: &SharedPart, left: &mut u64) -> SharedSum {
         if sharing.is_shared(handle) {
             let begin = index.get().saturating_mul(chunk_size);
             counted.shared += file.length.saturating_sub(begin).min(chunk_size);
+        }
+    }
+    counted
+}
+
+/// The same of a stream, whose bytes stand where its extents say; it goes on from an offset.
+fn shared_of_stream(state: &State, part: &SharedPart, left: &mut u64) -> SharedSum {
+    let mut counted = SharedSum::default();
+    for extent in state.streams().extents_from(part.file, part.first.get()) {
+        if *left == 0 {
+            counted.next = Some(ChunkIndex::new(extent.offset()));
+            break;
+        }
+        *left -= 1;
+        let handle = state.chunk_at(part.file, extent.index);
+        if handle.is_some_and(|handle| state.sharing().is_shared(handle)) {
+            counted.shared += extent.size;
         }
     }
     counted

@@ -52,7 +52,7 @@ cairn_types::message! {
     pub struct SharedSum {
         /// Bytes of the chunks that were looked at and that other files have too.
         1 => shared: u64,
-        /// The chunk to go on with, where not all were looked at.
+        /// Where to go on, where not all were looked at: a chunk, of a stream an offset.
         2 => next: Option<ChunkIndex>,
     }
 }

@@ -241,9 +241,9 @@ impl Chunks {
 
     /// Tells who waits for them of sets that have changed, or have not.
     fn tell_changed(&mut self, step: &mut Step<'_>) {
-        let grown = SetNews::of(&mut self.scheduler).take_grown();
+        let grown = std::mem::take(&mut SetNews::of(&mut self.scheduler).grown);
         self.repair.on_grown(&mut step.with(&mut self.fleet), &mut self.scheduler, grown);
-        let left_out = SetNews::of(&mut self.scheduler).take_left_out();
+        let left_out = std::mem::take(&mut SetNews::of(&mut self.scheduler).left_out);
         let rooms = (&self.scheduler, &mut self.repair);
         self.moves.on_left_out(&mut step.with(&mut self.fleet), rooms, left_out);
     }

@@ -10,7 +10,7 @@
 //! - Q2: appends go to the last chunk, and to the next place as soon as that is being closed.
 
 use super::charging::is_charged;
-use super::live_file::{is_live_file, no_file};
+use super::live_file::{live_file, no_file};
 use super::members::secondaries_of;
 use crate::chunk_place::ChunkPlace;
 use crate::leases::GrantedLease;
@@ -33,10 +33,11 @@ pub(crate) enum LeaseAdvice {
 /// Looks at a request for a lease.
 pub(crate) fn consider(view: &View<'_>, request: &LeaseRequest) -> LeaseAdvice {
     let file = request.file;
-    if !is_live_file(view.state, file) {
+    let Some(entry) = live_file(view.state, file) else {
         return LeaseAdvice::Answer(Err(no_file(file)));
-    }
-    if request.purpose != LeasePurpose::Level && is_stream(view, file) {
+    };
+    // R38: whoever writes a stream is its producer.
+    if request.purpose != LeasePurpose::Level && entry.layout == Layout::Stream {
         return LeaseAdvice::Answer(Err(written_by_producers(file)));
     }
     if request.index.get().checked_mul(view.term.config.chunk_size).is_none() {
@@ -64,11 +65,6 @@ pub(crate) fn consider(view: &View<'_>, request: &LeaseRequest) -> LeaseAdvice {
         return LeaseAdvice::Join(place);
     }
     LeaseAdvice::Probe(place, handle)
-}
-
-/// Nobody is given a lease to write a stream: its producers write it (R38).
-fn is_stream(view: &View<'_>, file: EntryId) -> bool {
-    view.state.entry(file).is_some_and(|entry| entry.layout == Layout::Stream)
 }
 
 fn written_by_producers(file: EntryId) -> Failure {

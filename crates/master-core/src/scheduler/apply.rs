@@ -144,10 +144,10 @@ impl Scheduler {
                 step.fleet.placed_on(server);
             }
             Act::MarkDamaged(handle, server) => step.fleet.mark_damaged(handle, server),
-            Act::Grown(handle, result) => self.news.grown(handle, result),
-            Act::LeftOut(handle, result) => self.news.left_out(handle, result),
-            Act::Allocated(result) => self.news.allocated(place, result),
-            Act::Sealed(handle, result) => self.news.sealed(handle, result),
+            Act::Grown(handle, result) => self.news.grown.push((handle, result)),
+            Act::LeftOut(handle, result) => self.news.left_out.push((handle, result)),
+            Act::Allocated(result) => self.news.allocated.push((place, result)),
+            Act::Sealed(handle, result) => self.news.sealed.push((handle, result)),
             Act::AnswerClosed => self.answer_closed(step, place),
             Act::AnswerShrink(from, answer) => {
                 step.out.reply(from, answer.map(Response::SecondaryFailed));

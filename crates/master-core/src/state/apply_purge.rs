@@ -142,7 +142,7 @@ impl PurgedSlice<'_> {
         let mut way = vec![(top, name)];
         while let Some((id, name)) = way.last() {
             // Nothing is known of what is damaged, which was noted.
-            let Some(record) = self.names.entry(*id) else { return false };
+            let Some(mut record) = self.names.entry(*id) else { return false };
             if record.kind == EntryKind::Directory
                 && let Some((child, id, _)) = self.names.children(*id, "").next()
             {
@@ -151,6 +151,11 @@ impl PurgedSlice<'_> {
             }
             let is_file = record.kind == EntryKind::File;
             if record.layout == Layout::Stream {
+                // Who reads it by its hidden name finds it empty, and no extents that are gone.
+                if record.length > 0 {
+                    record.length = 0;
+                    self.names.set(*id, &record);
+                }
                 self.left -= self.streams.take_of_file(*id, self.left);
             }
             if self.left == 0 || (is_file && !self.take_chunks(*id, record)) {

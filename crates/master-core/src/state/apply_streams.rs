@@ -38,6 +38,12 @@ pub(super) struct StreamChanges<'a> {
     pub(super) chunk_size: u64,
 }
 
+/// A stream while a record's bundles are put to its end.
+struct GrowingStream {
+    length: u64,
+    producer: ProducerRecord,
+}
+
 impl StreamChanges<'_> {
     pub(super) fn open_producer(
         &mut self,
@@ -143,16 +149,17 @@ impl StreamChanges<'_> {
 
     pub(super) fn commit(&mut self, record: &CommitBundlesRecord) -> Result<Applied, Failure> {
         let (file, id) = (record.file, record.producer);
-        self.live_stream(file)?;
-        let mut producer = self.streams.producer(file, id).ok_or_else(|| no_producer(id))?;
+        let entry = self.live_stream(file)?;
+        let producer = self.streams.producer(file, id).ok_or_else(|| no_producer(id))?;
         if let Some(number) = fenced_at(&producer, record.epoch)? {
             let fenced = BundleAnswer { outcome: CommitOutcome::Fenced, offset: 0 };
             let bundles = vec![fenced];
             return Ok(Applied::BundlesCommitted(BundlesCommitted { bundles, number }));
         }
         let mut bundles = Vec::with_capacity(record.bundles.len());
+        let mut growing = GrowingStream { length: entry.length, producer };
         for bundle in &record.bundles {
-            let committed = self.commit_one((file, id), record, &mut producer, bundle);
+            let committed = self.commit_one((record, &entry), &mut growing, bundle);
             let answer = match committed {
                 Ok(answer) => answer,
                 Err(failure) if bundles.is_empty() => return Err(failure),
@@ -164,17 +171,24 @@ impl StreamChanges<'_> {
                 break;
             }
         }
+        let GrowingStream { length, producer } = growing;
+        if length > entry.length {
+            self.names.set(file, &EntryRecord { length, modified: record.time, ..entry });
+            self.streams.set_producer(file, id, &producer);
+        }
         let number = producer.number;
         Ok(Applied::BundlesCommitted(BundlesCommitted { bundles, number }))
     }
 
+    /// `entry` is the stream as it was before the record, which its quotas are charged from.
     fn commit_one(
         &mut self,
-        (file, id): (EntryId, ProducerId),
-        record: &CommitBundlesRecord,
-        producer: &mut ProducerRecord,
+        (record, entry): (&CommitBundlesRecord, &EntryRecord),
+        growing: &mut GrowingStream,
         bundle: &CommittedBundle,
     ) -> Result<BundleAnswer, Failure> {
+        let (file, id) = (record.file, record.producer);
+        let GrowingStream { length: offset, producer } = growing;
         let answer = |outcome| Ok(BundleAnswer { outcome, offset: 0 });
         if let Some(before) = self.committed_before((file, id), producer, bundle)? {
             return Ok(before);
@@ -201,17 +215,15 @@ impl StreamChanges<'_> {
             let line = "a bundle without records or bytes, or past its chunk's end";
             return Err(Failure::refused(ErrorCode::Invalid, line));
         };
-        let entry = self.live_stream(file)?;
-        let Some(length) = entry.length.checked_add(bundle.size) else {
+        let Some(length) = offset.checked_add(bundle.size) else {
             let line = format!("file {}: no file is so long", file.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
         };
-        QuotaCheck(self.names).charge_up_to(file, &entry, length)?;
-        let offset = entry.length;
+        QuotaCheck(self.names).charge_up_to(file, entry, length)?;
+        let offset = std::mem::replace(offset, length);
         self.streams.add_extent(file, offset, (chunk.index, row.length, bundle.size));
         (row.length, row.serial) = (end, bundle.serial);
         self.streams.set_open(bundle.handle, &row);
-        self.names.set(file, &EntryRecord { length, modified: record.time, ..entry });
         (producer.number, producer.changed) = (RecordNumber::new(last), record.time);
         assert!(producer.number >= bundle.first, "numbers only rise (R38)");
         assert!(row.length <= self.chunk_size, "no chunk is larger than a chunk");
@@ -221,7 +233,6 @@ impl StreamChanges<'_> {
             let cursor = Cursor { number: producer.number, text: text.clone() };
             self.streams.set_cursor(file, id, &cursor);
         }
-        self.streams.set_producer(file, id, producer);
         Ok(BundleAnswer { outcome: CommitOutcome::Committed, offset })
     }
 

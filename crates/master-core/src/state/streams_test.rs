@@ -3,6 +3,7 @@
 
 use super::{Extent, HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
+use crate::reads;
 use crate::record::{
     AddFile, CopiedEntry, CopyEntries, HideEntry, Purge, RaiseLevel, Record, SnapshotTree,
 };
@@ -12,7 +13,7 @@ use crate::stream_records::{
 };
 use bytes::Bytes;
 use cairn_pagetree::FileId;
-use cairn_protocol::{BUNDLES_MAX, CommitOutcome, ErrorCode};
+use cairn_protocol::{BUNDLES_MAX, CommitOutcome, CountShared, ErrorCode, SharedPart, SharedSum};
 use cairn_types::{
     ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch, Layout, MutationName, MutationNumber,
     ProducerId, Random, RecordNumber, SerialNumber, SessionId, Term, WallTime,
@@ -315,7 +316,11 @@ fn a_stream_that_is_purged_leaves_nothing() {
         slices += 1;
         match world.apply(purge.clone()) {
             Applied::EntryPurged(purged) if purged.whole => break,
-            Applied::EntryPurged(_) => assert!(slices < 50),
+            Applied::EntryPurged(_) => {
+                assert!(slices < 50);
+                let length = world.state.entry(FILE).map(|entry| entry.length);
+                assert_eq!(length, Some(0), "no bytes whose extents are gone");
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -370,6 +375,12 @@ fn a_snapshot_of_a_stream_has_its_bytes_and_its_producers_and_goes_its_own_way()
         assert!(producer.closed && producer.chunks.is_empty() && producer.number.get() == 2);
         assert_eq!(streams.cursor(top, id), streams.cursor(FILE, id));
     }
+    // Which of its bytes others have, too, is told by its extents.
+    let part = |file| SharedPart { file, ..SharedPart::default() };
+    let asked = CountShared { files: vec![part(FILE), part(top)] };
+    let counted = reads::shared(&world.state, &asked).expect("told");
+    let all = SharedSum { shared: 60, next: None };
+    assert_eq!(counted.files, [all, all]);
     // The source goes, and what the copy has stays.
     let (mutation, name) = (world.mutation(), "s".to_owned());
     world.apply(HideEntry { mutation, entry: FILE, parent: ROOT, name, ..Default::default() });

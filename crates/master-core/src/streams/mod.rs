@@ -19,27 +19,30 @@ use crate::applied::{Applied, ProducerOpened};
 use crate::chunk_place::ChunkPlace;
 use crate::chunks::Chunks;
 use crate::jobs::allocate::StreamWriter;
+use crate::name_mutation::check_named;
 use crate::outbox::ProposalId;
 use crate::record::STREAM_LEVEL;
 use crate::scheduler::{SetNews, WrittenChunks};
 use crate::step::Step;
 use crate::stream_records::{CloseProducerRecord, ForgetProducerRecord, OpenProducerRecord};
+use crate::view::View;
 use cairn_env::Caller;
 use cairn_protocol::{
     AllocateChunks, AllocateChunksAnswer, ClientToStreams, CloseProducer, CloseProducerAnswer,
     CommitBundlesAnswer, ErrorCode, Failure, ForgetProducer, ForgetProducerAnswer, OpenProducer,
     OpenProducerAnswer, PRODUCER_CHUNKS_MAX, PRODUCER_NAME_SIZE_MAX, Response,
 };
-use cairn_types::{ChunkHandle, EntryId, MutationName};
+use cairn_types::{ChunkHandle, EntryId, ProducerId};
 use followers::Followers;
 use sealing::Sealing;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 
 /// Who waits for a record, and for what of it.
 #[derive(Debug)]
 enum Waiting {
     Opened(EntryId),
-    Committed(EntryId),
+    Committed(EntryId, ProducerId),
     Closed,
     Forgotten,
 }
@@ -76,19 +79,31 @@ impl StreamWork {
     ) {
         let view = chunks.view(step.now, step.state);
         let answer = match request {
-            ClientToStreams::OpenProducer(open) => self.open(step, from, open),
-            ClientToStreams::AllocateChunks(wish) => self.allocate(step, chunks, from, wish),
-            ClientToStreams::CommitBundles(commit) => match commits::consider(&view, commit) {
-                Ok(record) => {
-                    let file = record.file;
-                    let proposal = step.out.propose(record);
-                    self.wait(proposal, from, Waiting::Committed(file));
-                    return;
+            ClientToStreams::OpenProducer(open) => self.open(step, from, open).map(|()| None),
+            ClientToStreams::AllocateChunks(wish) => {
+                self.allocate(step, chunks, from, wish).map(|()| None)
+            }
+            ClientToStreams::CommitBundles(commit) => {
+                let of = (commit.file, commit.producer);
+                match commits::consider(&view, commit) {
+                    Ok(record) => {
+                        let proposal = step.out.propose(record);
+                        self.wait(proposal, from, Waiting::Committed(of.0, of.1));
+                        Ok(None)
+                    }
+                    Err(answer) => {
+                        let answer = answer.and_then(|it| self.unless_committing(of, it));
+                        answer.map(|it| Some(Response::CommitBundles(it)))
+                    }
                 }
-                Err(answer) => answer.map(|it| Some(Response::CommitBundles(it))),
-            },
-            ClientToStreams::CloseProducer(close) => Ok(self.close(step, from, &close)),
-            ClientToStreams::ForgetProducer(forget) => self.forget(step, from, forget),
+            }
+            ClientToStreams::CloseProducer(close) => {
+                self.close(step, from, &close);
+                Ok(None)
+            }
+            ClientToStreams::ForgetProducer(forget) => {
+                self.forget(step, from, forget).map(|()| None)
+            }
             ClientToStreams::ListProducers(wish) => {
                 listing::producers(&view, &wish).map(|it| Some(Response::ListProducers(it)))
             }
@@ -114,10 +129,10 @@ impl StreamWork {
         step: &mut Step<'_>,
         from: Caller,
         open: OpenProducer,
-    ) -> Result<Option<Response>, Failure> {
+    ) -> Result<(), Failure> {
         step.state.check_level(STREAM_LEVEL, "a stream")?;
         check_name(&open.name)?;
-        check_mutation(open.mutation)?;
+        check_named(open.mutation, format_args!("producer {}", open.name))?;
         let file = open.file;
         let proposal = step.out.propose(OpenProducerRecord {
             time: step.now.wall,
@@ -128,20 +143,29 @@ impl StreamWork {
             epoch: step.numbers.epoch(),
         });
         self.wait(proposal, from, Waiting::Opened(file));
-        Ok(None)
+        Ok(())
     }
 
-    fn close(
-        &mut self,
-        step: &mut Step<'_>,
-        from: Caller,
-        close: &CloseProducer,
-    ) -> Option<Response> {
+    /// What is answered at once to a commit, if no earlier one of that producer is on its way into
+    /// the log: that one may be of these very bundles, and what became of them is not known yet.
+    fn unless_committing(
+        &self,
+        of: (EntryId, ProducerId),
+        answer: CommitBundlesAnswer,
+    ) -> Result<CommitBundlesAnswer, Failure> {
+        let is_earlier = |(_, what): &(Caller, Waiting)| matches!(what, Waiting::Committed(file, producer) if (*file, *producer) == of);
+        if !self.waiting.values().any(is_earlier) {
+            return Ok(answer);
+        }
+        let line = "an earlier commit of that producer is being logged; try again";
+        Err(Failure::not_done(ErrorCode::Busy, line))
+    }
+
+    fn close(&mut self, step: &mut Step<'_>, from: Caller, close: &CloseProducer) {
         let CloseProducer { file, producer, epoch } = *close;
         let record = CloseProducerRecord { time: step.now.wall, file, producer, epoch };
         let proposal = step.out.propose(record);
         self.wait(proposal, from, Waiting::Closed);
-        None
     }
 
     fn forget(
@@ -149,14 +173,14 @@ impl StreamWork {
         step: &mut Step<'_>,
         from: Caller,
         forget: ForgetProducer,
-    ) -> Result<Option<Response>, Failure> {
+    ) -> Result<(), Failure> {
         check_name(&forget.name)?;
-        check_mutation(forget.mutation)?;
+        check_named(forget.mutation, format_args!("producer {}", forget.name))?;
         let ForgetProducer { mutation, file, name } = forget;
         let record = ForgetProducerRecord { time: step.now.wall, mutation, file, name };
         let proposal = step.out.propose(record);
         self.wait(proposal, from, Waiting::Forgotten);
-        Ok(None)
+        Ok(())
     }
 
     /// Makes what lacks of the chunks that a producer wants to have open.
@@ -166,7 +190,7 @@ impl StreamWork {
         chunks: &mut Chunks,
         from: Caller,
         wish: AllocateChunks,
-    ) -> Result<Option<Response>, Failure> {
+    ) -> Result<(), Failure> {
         let view = chunks.view(step.now, step.state);
         let producer = listing::producer(&view, (wish.file, wish.producer, wish.epoch))?;
         if self.allocations.len() >= ALLOCATIONS_MAX {
@@ -196,9 +220,14 @@ impl StreamWork {
         let mut scheduler = WrittenChunks(scheduler);
         let places = (0..lacking).map(|_| scheduler.allocate(&mut chunk_step, (file, &writer)));
         let pending: BTreeSet<ChunkPlace> = places.collect();
+        if pending.is_empty() {
+            let answer = self.allocated(&chunks.view(step.now, step.state), &wish, None)?;
+            step.out.reply(from, Ok(Response::AllocateChunks(answer)));
+            return Ok(());
+        }
         self.allocations.push(Allocation { from, wish, pending, failure: None });
         self.go_on(step, chunks);
-        Ok(None)
+        Ok(())
     }
 
     /// Chunks that are being made for the same epoch already.
@@ -220,7 +249,7 @@ impl StreamWork {
     ) {
         self.sealing.on_applied(proposal);
         if let Some((from, what)) = self.waiting.remove(&proposal) {
-            if let Waiting::Committed(file) = what {
+            if let Waiting::Committed(file, _) = what {
                 self.followers.on_longer(step, file);
             }
             let answer = match applied {
@@ -236,7 +265,11 @@ impl StreamWork {
     pub(crate) fn go_on(&mut self, step: &mut Step<'_>, chunks: &mut Chunks) {
         let (_, scheduler) = chunks.for_streams(step);
         let news = SetNews::of(scheduler);
-        let (allocated, sealed) = (news.take_allocated(), news.take_sealed());
+        let (allocated, sealed) = (take(&mut news.allocated), take(&mut news.sealed));
+        self.sealing.on_sealed(step.now.time, sealed);
+        if allocated.is_empty() {
+            return;
+        }
         for (place, result) in allocated {
             for allocation in &mut self.allocations {
                 if allocation.pending.remove(&place)
@@ -245,10 +278,6 @@ impl StreamWork {
                     allocation.failure = Some(failure.clone());
                 }
             }
-        }
-        self.sealing.on_sealed(step.now.time, sealed);
-        if self.allocations.iter().all(|it| !it.pending.is_empty()) {
-            return;
         }
         let view = chunks.view(step.now, step.state);
         let is_over = |it: &mut Allocation| it.pending.is_empty();
@@ -261,7 +290,7 @@ impl StreamWork {
 
     fn allocated(
         &self,
-        view: &crate::view::View<'_>,
+        view: &View<'_>,
         wish: &AllocateChunks,
         failure: Option<Failure>,
     ) -> Result<AllocateChunksAnswer, Failure> {
@@ -299,7 +328,7 @@ fn answer(step: &Step<'_>, what: &Waiting, applied: &Applied) -> Result<Response
                 cursor_gone,
             })
         }
-        (Waiting::Committed(_), Applied::BundlesCommitted(committed)) => {
+        (Waiting::Committed(..), Applied::BundlesCommitted(committed)) => {
             let (bundles, number) = (committed.bundles.clone(), committed.number);
             Response::CommitBundles(CommitBundlesAnswer { bundles, number })
         }
@@ -314,15 +343,6 @@ fn answer(step: &Step<'_>, what: &Waiting, applied: &Applied) -> Result<Response
         }
         (what, other) => unreachable!("{what:?} does not come to {other:?}"),
     })
-}
-
-/// Whether a request names itself (R24).
-fn check_mutation(mutation: MutationName) -> Result<(), Failure> {
-    if !mutation.session.is_none() && mutation.number.get() > 0 {
-        return Ok(());
-    }
-    let line = "the request names no session and number of its own";
-    Err(Failure::refused(ErrorCode::Invalid, line))
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {

@@ -18,6 +18,7 @@ use crate::scheduler::WrittenChunks;
 use crate::state::OpenStreamChunkRow;
 use crate::step::Step;
 use crate::stream_records::AbandonChunk;
+use crate::underway::Activity;
 use crate::view::View;
 use cairn_protocol::{Failure, OpenStreamChunk};
 use cairn_types::{ChunkHandle, ReplicaAt, Time};
@@ -171,8 +172,8 @@ pub(super) fn described(view: &View<'_>, handle: ChunkHandle) -> Option<OpenStre
     let replicas: Vec<ReplicaAt> =
         stands.filter_map(|(server, _)| view.fleet.at(server).cloned()).collect();
     let place = ChunkPlace::new(row.file, chunk.index);
-    let is_changed = view.underway.is_taken(place, handle)
-        || view.underway.at(place) != crate::underway::Activity::Nothing;
+    let is_changed =
+        view.underway.is_taken(place, handle) || view.underway.at(place) != Activity::Nothing;
     if replicas.len() < chunk.set_size as usize || is_changed || chunk.closed {
         return None;
     }

@@ -6,6 +6,7 @@ mod policies;
 mod purge;
 mod settings;
 mod snapshots;
+mod streams;
 mod undelete;
 
 use cairn_master_core::LogSpace;
