@@ -153,8 +153,11 @@ impl StreamWork {
         of: (EntryId, ProducerId),
         answer: CommitBundlesAnswer,
     ) -> Result<CommitBundlesAnswer, Failure> {
-        let is_earlier = |(_, what): &(Caller, Waiting)| matches!(what, Waiting::Committed(file, producer) if (*file, *producer) == of);
-        if !self.waiting.values().any(is_earlier) {
+        let is_earlier = |what: &Waiting| match what {
+            Waiting::Committed(file, producer) => (*file, *producer) == of,
+            Waiting::Opened(_) | Waiting::Closed | Waiting::Forgotten => false,
+        };
+        if !self.waiting.values().any(|(_, what)| is_earlier(what)) {
             return Ok(answer);
         }
         let line = "an earlier commit of that producer is being logged; try again";
