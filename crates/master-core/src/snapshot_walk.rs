@@ -11,6 +11,11 @@ use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{ChunkIndex, EntryId, EntryKind, Layout, PATH_SIZE_MAX};
 use std::collections::VecDeque;
 
+/// Names and places of a slice: a millisecond, which is what a look-up waits for it. Fewer make
+/// the snapshot wait for the log's disk, more make everybody else wait.
+const SLICE_MAX: u64 = 256;
+const _: () = assert!(SLICE_MAX <= COPIED_MAX, "every slice is taken");
+
 /// A directory whose names are to be copied.
 #[derive(Debug)]
 struct DirectoryToCopy {
@@ -96,7 +101,7 @@ impl SnapshotWalk {
         numbers: &mut TermNumbers,
         name: &str,
     ) -> Result<Vec<CopiedEntry>, Failure> {
-        let (mut slice, mut left) = (Vec::new(), COPIED_MAX);
+        let (mut slice, mut left) = (Vec::new(), SLICE_MAX);
         if self.top.is_none() {
             let top = numbers.entry();
             self.top = Some(top);
@@ -119,7 +124,7 @@ impl SnapshotWalk {
                 break;
             }
         }
-        assert!(slice.len() as u64 <= COPIED_MAX, "a slice is small (SW2)");
+        assert!(slice.len() as u64 <= SLICE_MAX, "a slice is small (SW2)");
         Ok(slice)
     }
 

@@ -30,8 +30,8 @@ use cairn_types::{EntryId, MutationName, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Slices on their way into the log.
-const SLICES_MAX: usize = 4;
+/// Slices on their way into the log: one is applied while the other is flushed.
+const SLICES_MAX: usize = 2;
 /// Extents and producers of a stream in one slice.
 const STREAM_ROWS: u32 = 1024;
 /// Times after which a server is silent that a tree may take to be still: for so long nobody can

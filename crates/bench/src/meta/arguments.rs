@@ -18,7 +18,7 @@ pub(crate) struct Meta {
     /// How they are called
     #[arg(long, value_enum, default_value_t = Naming::A)]
     pub(super) names: Naming,
-    /// Only these steps, after commas [default: all but quotas, groups and growth]
+    /// Only these steps, after commas [default: all but quotas, snapshots, groups and growth]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "STEP")]
     only: Vec<MetaStep>,
     /// Operations of each caller in each run
@@ -59,6 +59,8 @@ pub(super) enum MetaStep {
     Changes,
     /// Creations and look-ups without a quota and with one, in turn
     Quotas,
+    /// Snapshots of all the files; creations in and beside them and look-ups meanwhile
+    Snapshots,
     /// The requests of a whole cell (GFS Table 6)
     Mix,
     /// One directory with a million names

@@ -6,7 +6,8 @@
 //!   bench-load     ──► client processes
 //! ```
 //! The steps, each in a file of its own: `memory`, `start`, `rates` (look-ups, changes), `quotas`,
-//! `mixes`, `listing`, `checkpoints`, `groups`, `growth`. HDFS is run beside by scripts (`hdfs`).
+//! `snapshots`, `mixes`, `listing`, `checkpoints`, `groups`, `growth`. HDFS is run beside by
+//! scripts (`hdfs`).
 
 mod arguments;
 mod checkpoints;
@@ -24,6 +25,7 @@ mod quotas;
 mod rates;
 mod rig;
 mod seeding;
+mod snapshots;
 mod start;
 mod watch;
 
@@ -65,6 +67,7 @@ pub(crate) fn run(meta: &Meta, around: &Surroundings) -> Result<(), BenchError> 
             MetaStep::LookUps => rates::look_ups(meta, shared.full(figures)?, figures)?,
             MetaStep::Changes => rates::changes(meta, shared.full(figures)?, figures)?,
             MetaStep::Quotas => quotas::measure(meta, shared.full(figures)?, figures)?,
+            MetaStep::Snapshots => snapshots::measure(meta, shared.full(figures)?, figures)?,
             MetaStep::Mix => mixes::measure(meta, shared.full(figures)?, figures)?,
             MetaStep::List => listing::measure(meta, around, figures)?,
             MetaStep::Checkpoint => checkpoints::measure(meta, shared.full(figures)?, figures)?,

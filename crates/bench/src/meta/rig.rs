@@ -146,6 +146,15 @@ impl Rig {
 
     /// Runs loads side by side. The master's CPU seconds are told with each, and are all of them's.
     pub(super) fn run_together(&self, loads: &[Load]) -> Result<Vec<LoadFigures>, BenchError> {
+        self.run_beside(loads, || Ok(())).map(|(figures, ())| figures)
+    }
+
+    /// The same, and does something else when they have begun.
+    pub(super) fn run_beside<T>(
+        &self,
+        loads: &[Load],
+        work: impl FnOnce() -> Result<T, BenchError>,
+    ) -> Result<(Vec<LoadFigures>, T), BenchError> {
         let start = |load| RunningLoad::start(load, self.address());
         let mut running = loads.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let pids: Vec<Vec<u32>> = running.iter().map(|one| one.pids().collect()).collect();
@@ -155,6 +164,7 @@ impl Rig {
         };
         let before = seconds();
         running.iter_mut().try_for_each(RunningLoad::go)?;
+        let done = work()?;
         let mut all = Vec::new();
         for one in &mut running {
             all.push(one.figures()?);
@@ -164,6 +174,6 @@ impl Rig {
             measured.master_cpu_seconds = after.1 - before.1;
             measured.cpu_seconds = after.0[index] - before.0[index] + measured.master_cpu_seconds;
         }
-        Ok(all)
+        Ok((all, done))
     }
 }

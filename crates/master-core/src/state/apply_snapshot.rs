@@ -63,12 +63,16 @@ fn no_snapshot(top: EntryId) -> Failure {
 
 /// What is known of a slice while it is checked: what it makes, of which kind.
 #[derive(Debug, Default)]
-struct Checked {
+struct Checked<'a> {
     made: BTreeMap<EntryId, EntryKind>,
     /// Names that it takes, by directory.
-    names: BTreeSet<(EntryId, String)>,
+    names: BTreeSet<(EntryId, &'a str)>,
     /// Copies of files, of which it gives places.
     placed: BTreeSet<EntryId>,
+    /// The last directory of the copy that entries were found to fit into.
+    into: Option<EntryId>,
+    /// The last directory that was found to be outside the copy.
+    outside: Option<EntryId>,
 }
 
 /// Places that an entry of a slice gets.
@@ -80,23 +84,22 @@ fn places(entry: &CopiedEntry) -> Range<u64> {
 impl SnapshotChanges<'_> {
     /// A slice of a snapshot.
     pub(super) fn copy_entries(&mut self, record: &CopyEntries) -> Result<Applied, Failure> {
-        self.check_slice(record)?;
-        for entry in &record.entries {
-            let source = self.names.entry(entry.source);
-            let source = source.expect("each source was looked at above");
+        let sources = self.check_slice(record)?;
+        assert_eq!(sources.len(), record.entries.len(), "each source was looked at");
+        for (entry, source) in record.entries.iter().zip(&sources) {
             if entry.first == ChunkIndex::default() {
-                self.make(record, entry, &source);
+                self.make(record, entry, source);
             }
             if source.kind == EntryKind::File {
-                self.share_places(entry, &source);
+                self.share_places(entry, source);
             }
         }
         self.snapshots.grow(record.top, record.entries.len() as u64);
         Ok(Applied::Changed(Changed::default()))
     }
 
-    /// Looks at all of a slice before any of it is done (CE2).
-    fn check_slice(&self, record: &CopyEntries) -> Result<(), Failure> {
+    /// Looks at all of a slice before any of it is done (CE2); the entries that are copied.
+    fn check_slice(&self, record: &CopyEntries) -> Result<Vec<EntryRecord>, Failure> {
         let size: u64 = record
             .entries
             .iter()
@@ -106,22 +109,23 @@ impl SnapshotChanges<'_> {
         }
         let mut checked = Checked::default();
         let begins = self.snapshots.get(record.top).is_none();
+        let mut sources = Vec::with_capacity(record.entries.len());
         for (at, entry) in record.entries.iter().enumerate() {
             let is_top = entry.id == record.top && begins;
             if (at == 0) != is_top && begins {
                 return Err(no_snapshot(record.top));
             }
-            self.check_entry((record.top, is_top), entry, &mut checked)?;
+            sources.push(self.check_entry((record.top, is_top), entry, &mut checked)?);
         }
-        Ok(())
+        Ok(sources)
     }
 
-    fn check_entry(
+    fn check_entry<'a>(
         &self,
         (top, is_top): (EntryId, bool),
-        entry: &CopiedEntry,
-        checked: &mut Checked,
-    ) -> Result<(), Failure> {
+        entry: &'a CopiedEntry,
+        checked: &mut Checked<'a>,
+    ) -> Result<EntryRecord, Failure> {
         let gone = || refused(format!("entry {}: it cannot be copied", entry.source.short()));
         let source = self.names.entry(entry.source).ok_or_else(gone)?;
         let goes_on = entry.first != ChunkIndex::default();
@@ -134,7 +138,7 @@ impl SnapshotChanges<'_> {
             }
             let taken =
                 places(entry).any(|at| self.chunks.at(entry.id, ChunkIndex::new(at)).is_some());
-            return if taken { Err(gone()) } else { Ok(()) };
+            return if taken { Err(gone()) } else { Ok(source) };
         }
         check_name(&entry.name)?;
         let is_fresh = !self.names.has_entry(entry.id)
@@ -144,17 +148,40 @@ impl SnapshotChanges<'_> {
             || match checked.made.get(&entry.parent) {
                 Some(kind) => *kind == EntryKind::Directory && entry.parent != entry.id,
                 None => {
-                    let parent = self.names.entry(entry.parent);
-                    parent.is_some_and(|parent| parent.kind == EntryKind::Directory)
-                        && self.is_within(entry.parent, top)
+                    self.may_hold(entry.parent, top, checked)
                         && self.names.child(entry.parent, &entry.name).is_none()
                 }
             };
-        let is_free = checked.names.insert((entry.parent, entry.name.clone()));
+        let is_free = checked.names.insert((entry.parent, entry.name.as_str()));
         // The copy would be of itself, and without an end.
-        let outside = !self.is_within(entry.source, top);
+        let outside = self.is_outside((entry.source, source.parent), top, checked);
         checked.placed.insert(entry.id);
-        if is_fresh && has_parent && is_free && outside { Ok(()) } else { Err(gone()) }
+        if is_fresh && has_parent && is_free && outside { Ok(source) } else { Err(gone()) }
+    }
+
+    /// Whether it is a directory of the copy. Most entries of a slice are of one.
+    fn may_hold(&self, directory: EntryId, top: EntryId, checked: &mut Checked<'_>) -> bool {
+        if checked.into == Some(directory) {
+            return true;
+        }
+        let there = self.names.entry(directory);
+        let may = there.is_some_and(|there| there.kind == EntryKind::Directory)
+            && self.is_within(directory, top);
+        checked.into = may.then_some(directory);
+        may
+    }
+
+    /// Whether an entry of `parent` stands nowhere in the copy.
+    fn is_outside(
+        &self,
+        (id, parent): (EntryId, EntryId),
+        top: EntryId,
+        checked: &mut Checked<'_>,
+    ) -> bool {
+        if checked.outside != Some(parent) {
+            checked.outside = (!self.is_within(parent, top)).then_some(parent);
+        }
+        id != top && checked.outside == Some(parent)
     }
 
     fn is_within(&self, id: EntryId, top: EntryId) -> bool {
@@ -165,7 +192,8 @@ impl SnapshotChanges<'_> {
     fn make(&mut self, record: &CopyEntries, entry: &CopiedEntry, source: &EntryRecord) {
         let is_top = entry.id == record.top;
         let parent = if is_top { HIDDEN_ROOT } else { entry.parent };
-        let mut copy = EntryRecord { parent, first: None, ..*source };
+        let first = source.first.filter(|_| places(entry).contains(&0));
+        let mut copy = EntryRecord { parent, first, ..*source };
         if let Some(anew) = &entry.anew {
             copy.attributes = self.names.number_of(source.kind, anew.attributes);
             copy.modified = record.time;
@@ -186,11 +214,11 @@ impl SnapshotChanges<'_> {
     /// Chunks of a file become the copy's, too.
     fn share_places(&mut self, entry: &CopiedEntry, source: &EntryRecord) {
         let range = places(entry);
-        if range.contains(&0)
-            && let (Some(handle), Some(copy)) = (source.first, self.names.entry(entry.id))
-        {
-            self.names.set(entry.id, &EntryRecord { first: Some(handle), ..copy });
+        if let Some(handle) = source.first.filter(|_| range.contains(&0)) {
             self.shared.add(handle, entry.id, ChunkIndex::default());
+        }
+        if range.end <= 1 {
+            return;
         }
         let first = ChunkIndex::new(range.start.max(1));
         let behind = self.chunks.of_file(entry.source, first);
