@@ -229,6 +229,12 @@ impl Leases {
         self.leases.values_mut().filter(move |lease| lease.holder.server == server)
     }
 
+    /// Until when the last of a server's leases may live; none that may.
+    pub(crate) fn held_until(&self, server: ServerId) -> Option<Time> {
+        let held = self.leases.values().filter(|lease| lease.holder.server == server);
+        held.filter(|lease| lease.status != LeaseStatus::Over).map(|lease| lease.until).max()
+    }
+
     /// A server started anew: what it held before, it holds no more. But a grant that is on its way
     /// may have reached its new life, so nothing is certain until that has told what it holds.
     pub(crate) fn doubt_holder(&mut self, server: ServerId) {

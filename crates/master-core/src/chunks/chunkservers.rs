@@ -8,13 +8,17 @@
 //! - CS2: nor is a server that was told of a record which this log lacks, of a term that it has:
 //!   the copy is of that very term. What was undeleted after it was made would be purged when due
 //!   (GB4).
+//! - CS3: a server that comes back at another address is taken in when no lease of the process that
+//!   was there can be live: that one may run on, and the other be a copy of its disk (R5, R22).
+//!   Who took a raise would count as the former holder, and the former holder would go on.
 
 use super::{Chunks, told_of};
 use crate::applied::Applied;
-use crate::fleet::SliceNews;
+use crate::fleet::{Fleet, SliceNews};
 use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
 use crate::rules::garbage::{is_garbage, is_kept, is_purged, left_out_of, named, since};
+use crate::scheduler::Scheduler;
 use crate::step::Step;
 use cairn_env::{Caller, LogEvent};
 use cairn_protocol::{
@@ -75,6 +79,7 @@ impl Chunks {
             .and_then(|()| self.check_term(obeyed, server))
             .and_then(|()| check_numbers(step, join, newest));
         self.unless_ahead(step, (server, newest), known)?;
+        check_place(step, (&self.fleet, &self.scheduler), join)?;
         let id = step.numbers.join();
         let restarted = self.fleet.join(step.now.time, join, id)?;
         if restarted {
@@ -312,6 +317,30 @@ fn how_to_go_on(newest: Term) -> String {
         "was the master started from an old copy of its directory? start the newer one, or, if it \
          is lost, this one with --recover-past {newest}"
     )
+}
+
+/// CS3. Where the process at the other address lives, this one is refused for that (V1).
+fn check_place(
+    step: &Step<'_>,
+    (fleet, scheduler): (&Fleet, &Scheduler),
+    join: &Join,
+) -> Result<(), Failure> {
+    let (now, server) = (step.now.time, join.at.server);
+    let known = fleet.servers().get(server);
+    let until = scheduler.may_hold_until(server);
+    let is_same = known.is_some_and(|known| known.incarnation == join.incarnation);
+    let is_free = is_same || fleet.servers().is_live(now, server) || now >= until;
+    let places = [known.map(|known| &known.at), step.state.server(server)];
+    let was_at = places.into_iter().flatten().find(|at| at.address != join.at.address);
+    let Some(was_at) = was_at.filter(|_| !is_free && !broken(Rule::R5)) else { return Ok(()) };
+    let line = format!(
+        "server {server} joins from {} and was at {}: it is taken in when no lease that it may \
+         hold there can run any more, in {} ms",
+        join.at.address,
+        was_at.address,
+        until.since(now).as_millis()
+    );
+    Err(Failure::not_done(ErrorCode::Busy, line))
 }
 
 /// CS1: numbers of this term come from here alone.

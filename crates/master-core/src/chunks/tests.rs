@@ -26,6 +26,7 @@ mod chunk_list;
 mod closed_unmarked;
 mod copied_on_write;
 mod counts;
+mod elsewhere;
 mod full_servers;
 mod furthest;
 mod impossible_index;

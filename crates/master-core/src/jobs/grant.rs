@@ -200,6 +200,11 @@ fn grant(
         acts.wait("a snapshot of it is being taken");
         return None;
     }
+    // R5: who was raised may have come back elsewhere since, and only that process is known of now.
+    if raised.iter().any(|r| view.fleet.at(r.at.server) != Some(&r.at)) {
+        acts.wait("a member came back at another address");
+        return None;
+    }
     let marked = raised.iter().any(|r| r.report.closed);
     // R18: no append lease on a closed chunk, nor on one that is about to be.
     let open = !chunk.closed && !marked && view.underway.later(place).is_none();

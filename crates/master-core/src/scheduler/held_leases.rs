@@ -4,12 +4,18 @@ use super::Scheduler;
 use crate::rules::lease_upkeep::{Holder, adopted, may_extend};
 use crate::step::ChunkStep;
 use cairn_protocol::{HeldLease, Inventory};
-use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
+use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
 
 impl Scheduler {
     /// A server started anew.
     pub(crate) fn doubt_holder(&mut self, server: ServerId) {
         self.leases.doubt_holder(server);
+    }
+
+    /// Until when a process of that server may hold a lease, of this term or of an earlier one.
+    pub(crate) fn may_hold_until(&self, server: ServerId) -> Time {
+        let earlier = self.term.started + self.term.config.longest_lease();
+        self.leases.held_until(server).map_or(earlier, |held| held.max(earlier))
     }
 
     /// The new life of a server has told all it holds: what the old one had confirmed and this one

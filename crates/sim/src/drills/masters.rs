@@ -27,6 +27,12 @@ pub(super) const DRILLS: &[Drill] = &[
         cloned_disk,
     ),
     Drill::of_rule(
+        Rule::R5,
+        "a copy of a server's disk is started elsewhere as a term begins, and a lease runs",
+        1,
+        copy_as_a_term_begins,
+    ),
+    Drill::of_rule(
         Rule::R29,
         "a server is set back to an old image while a lease runs, and the lease ends",
         3,
@@ -139,6 +145,28 @@ fn cloned_disk(script: &mut DrillScript) -> Verdict {
     match script.sim.world.take_halt(twin) {
         Some(why) if why.contains("a copy of the other's") => Ok(()),
         other => Err(format!("the copy is not told that it is one: {other:?}")),
+    }
+}
+
+/// The only server, which has a lease, is cut off from the master, and the master starts anew. A
+/// copy of the server's disk joins from another address, and a client wants to write; another one
+/// knows the lease that runs, and writes to who has it.
+fn copy_as_a_term_begins(script: &mut DrillScript) -> Verdict {
+    let (file, _) = leased_file(script, "/f")?;
+    script.done(0, ClientOp::Sync { file })?;
+    let (of, master) = (script.nodes().servers[0], script.nodes().master);
+    script.part(of, master);
+    script.start_twin(of)?;
+    script.kill(master);
+    script.restart(master)?;
+    let asked = script.ask(2, write(file, 5, b"third"));
+    script.pass(Duration::from_millis(1_000));
+    script.write(0, file, 0, b"again")?;
+    script.heal(of, master);
+    script.wait(asked).map_err(|failure| format!("the write failed: {failure:?}"))?;
+    match script.read(0, file, 0, 10)? {
+        bytes if bytes == "againthird" => Ok(()),
+        other => Err(format!("written and acknowledged, and read as {other:?}")),
     }
 }
 

@@ -35,6 +35,7 @@ pub fn pinned() -> Vec<Scenario> {
         ),
     ];
     let healing = [
+        (10, "a copy of a server's disk was leased a chunk while the server's own lease ran"),
         (88, "a balance that was ordered while the last one's end was logged had no end"),
         (152, "a server was asked to verify what the log had no more, and the server neither"),
         (195, "a machine had its own disks back before it could open a file again"),
