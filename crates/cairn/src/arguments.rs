@@ -127,6 +127,8 @@ pub(crate) enum ClientCommand {
     Tail(commands::tail::TailArguments),
     /// Append records to a file that many may append to at once
     Append(commands::append::AppendArguments),
+    /// Follow log files of this machine, each line exactly once in a stream
+    Ship(commands::ship::ShipArguments),
     /// The producers of a stream: epochs, numbers, cursors; and forgetting one
     Producers(commands::producers::ProducersArguments),
     /// Say whether a producer's record is in a stream

@@ -167,6 +167,7 @@ async fn client_command(
         ClientCommand::Tail(it) => commands::tail::run(it, session, output).await,
         ClientCommand::Append(it) => commands::append::run(it, session, output).await,
         ClientCommand::Create(it) => commands::create::run(it, session, output).await,
+        ClientCommand::Ship(it) => commands::ship::run(it, session, output).await,
         ClientCommand::Producers(it) => commands::producers::run(it, session, output).await,
         ClientCommand::Has(it) => commands::has::run(it, session, output).await,
         ClientCommand::Cp(it) => commands::cp::run(it, session, output).await,

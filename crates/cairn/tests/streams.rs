@@ -87,11 +87,15 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     let cell = Cell::start(3);
     let page = include_str!("../../../docs/guide/streams.md");
     let told = guide::run_page(&cell, page);
-    let [first, second, third, fourth] = &told[..] else { panic!("{told:?}") };
+    let [first, second, shipped, third, fourth] = &told[..] else { panic!("{told:?}") };
     assert!(first.starts_with("999\n1000\n"), "{first}");
     assert!(first.contains("collector-7") && first.contains("line 1000"), "{first}");
     assert!(second.contains("1000 lines were there, 2000 are appended"), "{second}");
     assert!(second.ends_with("3000\n"), "{second}");
+    let counts = ["/logs/app: 500 lines (1.8K) of 1 file ", "/logs/app: 20 lines (80) of 2 files "];
+    assert!(counts.iter().all(|count| shipped.contains(count)), "{shipped}");
+    assert!(shipped.ends_with(" shipped\n520\n"), "{shipped}");
+    assert_eq!(cell.ok(["cat", "/logs/app"]).lines().count(), 520);
     assert!(third.contains("\"text\":\"offset 4711\""), "{third}");
     assert!(third.ends_with("it is there\n"), "{third}");
     assert!(fourth.contains("layout       stream") && fourth.contains("producers  2"), "{fourth}");

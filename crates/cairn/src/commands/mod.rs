@@ -40,6 +40,7 @@ pub(crate) mod rm;
 pub(crate) mod rpclog;
 pub(crate) mod servers;
 pub(crate) mod settings;
+pub(crate) mod ship;
 pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod status;

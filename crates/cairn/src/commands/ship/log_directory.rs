@@ -1,0 +1,166 @@
+//! The directory on this machine: what files it has, and reading them.
+//!
+//! - LD1: regular files alone, by their own names: a link is not followed.
+//! - LD2: names that begin with a dot, and compressed files, only where a pattern asks for these.
+
+use super::source_cursor::{FileKey, FileSeen, HEAD_SIZE_MAX};
+use super::source_table::ListedFile;
+use cairn_types::name_matches;
+use rustix::fs::OFlags;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// What the names of compressed files end with.
+const COMPRESSED: [&str; 7] = [".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z"];
+
+/// Which names are asked for.
+#[derive(Clone, Debug)]
+pub(super) struct NameFilter {
+    pub(super) include: Vec<String>,
+    pub(super) exclude: Vec<String>,
+}
+
+impl NameFilter {
+    fn wants(&self, name: &str) -> bool {
+        let compressed = COMPRESSED.iter().find(|end| name.ends_with(**end));
+        let fits = |pattern: &String| {
+            name_matches(pattern, name)
+                && (!name.starts_with('.') || pattern.starts_with('.'))
+                && compressed.is_none_or(|end| pattern.ends_with(end))
+        };
+        self.include.iter().any(fits) && !self.exclude.iter().any(|it| name_matches(it, name))
+    }
+}
+
+/// The directory, and under which names its files were last.
+#[derive(Debug)]
+pub(super) struct LogDirectory {
+    path: PathBuf,
+    filter: NameFilter,
+    names: BTreeMap<FileKey, OsString>,
+}
+
+impl LogDirectory {
+    pub(super) fn new(path: PathBuf, filter: NameFilter) -> Self {
+        Self { path, filter, names: BTreeMap::new() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it has now, in order of names.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(super) fn list(&mut self) -> io::Result<Vec<ListedFile>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            names.push(entry?.file_name());
+        }
+        names.sort_unstable();
+        self.names.clear();
+        let mut all = Vec::new();
+        for name in names {
+            let metadata = match std::fs::symlink_metadata(self.path.join(&name)) {
+                Ok(metadata) => metadata,
+                // Removed since.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if !metadata.is_file() {
+                continue;
+            }
+            let shown = name.to_string_lossy().into_owned();
+            let is_wanted = self.filter.wants(&shown);
+            all.push(ListedFile { seen: seen(&metadata, shown), is_wanted });
+            self.names.insert(key(&metadata), name);
+        }
+        Ok(all)
+    }
+
+    /// Opens a file; none where its name has gone to another since the last list.
+    ///
+    /// # Errors
+    /// Where it cannot be opened.
+    pub(super) fn open(&self, wanted: FileKey) -> io::Result<Option<File>> {
+        let Some(name) = self.names.get(&wanted) else { return Ok(None) };
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(self.path.join(name));
+        match opened {
+            Ok(file) => Ok((key(&file.metadata()?) == wanted).then_some(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn key(metadata: &Metadata) -> FileKey {
+    FileKey { device: metadata.dev(), inode: metadata.ino() }
+}
+
+fn seen(metadata: &Metadata, name: String) -> FileSeen {
+    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    let born = born.and_then(|born| u64::try_from(born.as_nanos()).ok());
+    FileSeen { key: key(metadata), born, size: metadata.len(), name }
+}
+
+/// An open file as it is now, called `name`.
+///
+/// # Errors
+/// Where it cannot be asked.
+pub(super) fn look(file: &File, name: &str) -> io::Result<FileSeen> {
+    Ok(seen(&file.metadata()?, name.to_owned()))
+}
+
+/// The first bytes of a file, up to `size_max` and never more than a head has.
+///
+/// # Errors
+/// Where it cannot be read.
+pub(super) fn read_head(file: &File, size_max: u64) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(size_max).unwrap_or(HEAD_SIZE_MAX).min(HEAD_SIZE_MAX);
+    read_at(file, 0, size)
+}
+
+/// Up to `size` bytes from `offset` on; fewer only at the end.
+///
+/// # Errors
+/// Where it cannot be read.
+pub(super) fn read_at(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size];
+    let mut filled = 0;
+    while filled < size {
+        match file.read_at(&mut bytes[filled..], offset.saturating_add(filled as u64)) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NameFilter;
+
+    fn wants(include: &[&str], exclude: &[&str], name: &str) -> bool {
+        let owned = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect();
+        NameFilter { include: owned(include), exclude: owned(exclude) }.wants(name)
+    }
+
+    #[test]
+    fn compressed_and_hidden_files_are_asked_for_by_their_own_patterns_alone() {
+        assert!(wants(&["*"], &[], "app.log") && wants(&["*"], &[], "app.log.1"));
+        assert!(!wants(&["*"], &[], ".app.log.swp") && !wants(&["app*"], &[], "app.log.2.gz"));
+        assert!(wants(&["*.gz"], &[], "app.log.2.gz") && wants(&[".*"], &[], ".app"));
+        assert!(!wants(&["app*"], &[], "web.log") && wants(&["app*", "web*"], &[], "web.log"));
+        assert!(!wants(&["*"], &["*.tmp", "web*"], "web.log"));
+    }
+}

@@ -1,0 +1,366 @@
+//! A file that is open, and its producer: lines go from one to the other.
+//!
+//! ```text
+//!   file ──(pieces)──► lines ──(each with a cursor)──► producer
+//!      ▲                                                  │ opened anew, also after a failure:
+//!      └──────── read on behind what is committed ◄───────┘ its cursor says where
+//! ```
+//! - OS1: what the opening of the producer says is where reading goes on; nothing else is trusted.
+//! - OS2: bytes are sent only if the file's first bytes are still the ones that were read.
+
+use super::line_cutter::LineCutter;
+use super::log_directory::{look, read_at, read_head};
+use super::source_cursor::{
+    FileKey, HEAD_SIZE_MAX, ShippedSoFar, SourceCursor, SourceStart, StartUnknown,
+};
+use crate::cli_error::{Cause, CliError, Doing, warn};
+use crate::exit_codes::Exit;
+use crate::session::RemotePath;
+use bytes::Bytes;
+use cairn_client::{PendingAppend, Producer, ProducerOptions, Stream};
+use cairn_types::crc32c;
+use std::fs::File;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Bytes that are read at once.
+const PIECE_SIZE: u64 = 256 << 10;
+
+/// Where lines go.
+pub(super) struct ShipTarget {
+    pub(super) to: RemotePath,
+    pub(super) stream: Stream,
+    /// What the producers' names begin with.
+    pub(super) name: String,
+    pub(super) options: ProducerOptions,
+    /// Bytes that a record may have.
+    pub(super) line_size_max: usize,
+    /// Of a stream of bytes.
+    pub(super) keeps_newline: bool,
+}
+
+impl ShipTarget {
+    /// The producer of a file. Not by its device, whose number may be another after a boot.
+    pub(super) fn producer_name(&self, key: FileKey) -> String {
+        format!("{}/{}", self.name, key.inode)
+    }
+
+    /// How far that file is shipped, as the stream tells without an opening.
+    ///
+    /// # Errors
+    /// Where it does not answer.
+    pub(super) async fn so_far(&self, key: FileKey) -> Result<ShippedSoFar, CliError> {
+        let name = self.producer_name(key);
+        let known = self.stream.producer(&name).await;
+        let known = known.doing(|| format!("asking for the producer {name} of {}", self.to))?;
+        Ok(known.map_or_else(ShippedSoFar::default, |known| ShippedSoFar {
+            number: known.number.get(),
+            cursor: known.cursor.map(|it| (it.number.get(), text_of(&it.text))),
+            changed_ms: Some(known.changed.as_millis()),
+        }))
+    }
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The one line about a file of which nobody knows how far it is shipped.
+pub(super) fn unknown_start(
+    why: &StartUnknown,
+    name: &str,
+    target: &ShipTarget,
+    key: FileKey,
+) -> CliError {
+    let producer = target.producer_name(key);
+    let advice =
+        format!("'cairn producers {} forget {producer}' has it shipped from its start", target.to);
+    CliError::new(format!("shipping {name}"), Cause::new(Exit::Usage, why.to_string(), advice))
+}
+
+/// Tells of a file that was cut short, and what it can cost.
+pub(super) fn tell_truncated(name: &str, shipped: u64, size: u64) {
+    warn(&format!(
+        "{name} shrank, or was written anew in its place ({shipped} bytes of it were shipped, it \
+         has {size} now): it is shipped from its start; lines that were written to it since the \
+         last look are lost, and a copy of it with a name that is asked for (copytruncate) is \
+         shipped as another file, so that its lines are in the stream twice; rotate by renaming"
+    ));
+}
+
+/// What a turn has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SourceTurn {
+    /// Read up to here, of so many bytes.
+    pub(super) offset: u64,
+    pub(super) size: u64,
+    /// Something was read, or is under way.
+    pub(super) is_busy: bool,
+    pub(super) lines: u64,
+    pub(super) bytes: u64,
+}
+
+/// A file that is open.
+pub(super) struct OpenSource {
+    key: FileKey,
+    file: File,
+    cutter: LineCutter,
+    /// Its first bytes, of what was read.
+    head: Vec<u8>,
+    read: u64,
+    /// Lines up to here were counted.
+    counted: u64,
+    producer: Option<Producer>,
+    /// Of the last line that was sent: all are committed when it is.
+    last: Option<PendingAppend>,
+    /// What was sent may not be there: only an opening tells (OS1).
+    is_unsure: bool,
+    /// The last part that was sent was not a line's last.
+    is_in_long_line: bool,
+}
+
+impl OpenSource {
+    /// Goes on at `offset`, as the stream tells.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub(super) fn new(
+        key: FileKey,
+        file: File,
+        offset: u64,
+        target: &ShipTarget,
+    ) -> std::io::Result<Self> {
+        let head = read_head(&file, offset)?;
+        let cutter = LineCutter::new(target.line_size_max, target.keeps_newline);
+        Ok(Self {
+            key,
+            file,
+            cutter,
+            head,
+            read: offset,
+            counted: offset,
+            producer: None,
+            last: None,
+            is_unsure: false,
+            is_in_long_line: false,
+        })
+    }
+
+    /// Up to where lines were sent.
+    fn sent(&self) -> u64 {
+        self.read - self.cutter.waiting() as u64
+    }
+
+    /// How many bytes wait for their newline.
+    pub(super) fn waiting(&self) -> usize {
+        self.cutter.waiting()
+    }
+
+    /// Whether something that was sent is not known to be there.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.is_unsure
+    }
+
+    /// Reads a piece, up to `limit`, and sends its lines.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or the stream takes nothing: after [`fail`](Self::fail) it
+    /// may be tried again.
+    pub(super) async fn turn(
+        &mut self,
+        target: &ShipTarget,
+        name: &str,
+        limit: u64,
+    ) -> Result<SourceTurn, CliError> {
+        let mut turn = SourceTurn::default();
+        self.see_to_last(target, name).await?;
+        let reading = || format!("reading {name}");
+        let mut size = look(&self.file, name).doing(reading)?.size;
+        if size < self.read {
+            self.truncated(name, size);
+        }
+        if self.is_unsure {
+            self.open_producer(target, name).await?;
+            turn.is_busy = true;
+        }
+        let before = self.read;
+        if self.read < size.min(limit) {
+            let wanted = (size.min(limit) - self.read).min(PIECE_SIZE);
+            let wanted = usize::try_from(wanted).unwrap_or_default();
+            let piece = read_at(&self.file, self.read, wanted).doing(reading)?;
+            let head = read_head(&self.file, self.read).doing(reading)?;
+            size = look(&self.file, name).doing(reading)?.size;
+            if head != self.head || size < self.read {
+                self.truncated(name, size);
+            } else if self.producer.is_none() && self.has_line(&piece, target) {
+                // It says where to go on, and the next turn does.
+                self.open_producer(target, name).await?;
+                turn.is_busy = true;
+            } else {
+                self.take(&piece);
+                self.send_lines(target, name, &mut turn).await?;
+            }
+        }
+        turn.is_busy |= self.read != before || self.last.is_some();
+        (turn.offset, turn.size) = (self.read, size);
+        Ok(turn)
+    }
+
+    /// Whether there is something to be sent once the piece is taken.
+    fn has_line(&self, piece: &[u8], target: &ShipTarget) -> bool {
+        piece.contains(&b'\n') || self.cutter.waiting() + piece.len() > target.line_size_max
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        let room = HEAD_SIZE_MAX.saturating_sub(self.head.len()).min(piece.len());
+        self.head.extend_from_slice(&piece[..room]);
+        self.cutter.push(piece);
+        self.read += piece.len() as u64;
+    }
+
+    fn truncated(&mut self, name: &str, size: u64) {
+        tell_truncated(name, self.sent(), size);
+        self.go_to(0, Vec::new());
+        self.counted = 0;
+    }
+
+    fn go_to(&mut self, offset: u64, head: Vec<u8>) {
+        self.cutter.clear();
+        (self.read, self.head) = (offset, head);
+    }
+
+    async fn send_lines(
+        &mut self,
+        target: &ShipTarget,
+        name: &str,
+        turn: &mut SourceTurn,
+    ) -> Result<(), CliError> {
+        // Without one, there is no line yet.
+        let Some(producer) = &self.producer else { return Ok(()) };
+        let born = look(&self.file, name).doing(|| format!("reading {name}"))?.born;
+        let mut offset = self.read - self.cutter.waiting() as u64;
+        while let Some(line) = self.cutter.line() {
+            let start = offset;
+            offset += line.size;
+            let cursor = cursor_at(born, self.key, &self.head, offset, name);
+            if line.is_part && !self.is_in_long_line {
+                let limit = target.line_size_max;
+                let why = format!("is longer than {limit} bytes: it goes as several records");
+                warn(&format!("{name}: the line at byte {start} {why}"));
+            }
+            self.is_in_long_line = line.is_part;
+            let taken = producer.enqueue_with_cursor(line.bytes, cursor).await;
+            self.last = Some(taken.doing(|| sending(target, name))?);
+            if offset > self.counted {
+                turn.lines += 1;
+                turn.bytes += offset - start;
+                self.counted = offset;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what waits for a newline that will never come.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub(super) async fn send_rest(
+        &mut self,
+        target: &ShipTarget,
+        name: &str,
+        limit: u64,
+    ) -> Result<SourceTurn, CliError> {
+        if self.producer.is_none() {
+            self.open_producer(target, name).await?;
+        }
+        let mut turn = self.turn(target, name, limit).await?;
+        let Some(producer) = &self.producer else { return Ok(turn) };
+        if self.read < turn.size.min(limit) || self.cutter.waiting() == 0 {
+            return Ok(turn);
+        }
+        let born = look(&self.file, name).doing(|| format!("reading {name}"))?.born;
+        let cursor = cursor_at(born, self.key, &self.head, self.read, name);
+        let rest = self.cutter.take_rest();
+        let taken = producer.enqueue_with_cursor(&rest, cursor).await;
+        self.last = Some(taken.doing(|| sending(target, name))?);
+        (turn.lines, turn.bytes) = (turn.lines + 1, turn.bytes + rest.len() as u64);
+        self.counted = self.read;
+        turn.is_busy = true;
+        Ok(turn)
+    }
+
+    /// Opens the producer, and goes on behind what it has (OS1).
+    async fn open_producer(&mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
+        let before = target.so_far(self.key).await?;
+        let producer_name = target.producer_name(self.key);
+        let cell = &target.to.cell;
+        let opened = cell.open_producer(&target.to.path, &producer_name, target.options).await;
+        let producer = opened.doing(|| sending(target, name))?;
+        let (number, cursor) = producer.committed();
+        let so_far = ShippedSoFar {
+            number,
+            cursor: cursor.map(|it| (it.number.get(), text_of(&it.text))),
+            changed_ms: before.changed_ms,
+        };
+        let reading = || format!("reading {name}");
+        let seen = look(&self.file, name).doing(reading)?;
+        let head = read_head(&self.file, seen.size).doing(reading)?;
+        let start = so_far.start(&seen, &head);
+        let start = start.map_err(|why| unknown_start(&why, name, target, self.key))?;
+        if let SourceStart::Truncated { shipped } = start {
+            tell_truncated(name, shipped, seen.size);
+            self.counted = 0;
+        }
+        let known = usize::try_from(start.offset()).unwrap_or(HEAD_SIZE_MAX).min(head.len());
+        self.go_to(start.offset(), head[..known].to_vec());
+        self.producer = Some(producer);
+        self.is_unsure = false;
+        Ok(())
+    }
+
+    /// Whether all that was sent is committed, as far as is known by now.
+    async fn see_to_last(&mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
+        let Some(last) = &mut self.last else { return Ok(()) };
+        let told = poll_fn(|cx| match Pin::new(&mut *last).poll(cx) {
+            Poll::Ready(told) => Poll::Ready(Some(told)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        match told.await {
+            None => Ok(()),
+            Some(told) => {
+                self.last = None;
+                told.map(drop).doing(|| sending(target, name))
+            }
+        }
+    }
+
+    /// What was sent is not known to be there; the next turn finds out.
+    pub(super) fn fail(&mut self) {
+        self.is_unsure |= self.producer.is_some() || self.last.is_some();
+        (self.producer, self.last) = (None, None);
+    }
+
+    /// Waits until all is committed, and ends the producer's opening.
+    ///
+    /// # Errors
+    /// What was not committed; it stays as it is in the file, and in no stream.
+    pub(super) async fn close(mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
+        match self.producer.take() {
+            Some(producer) => producer.close().await.doing(|| sending(target, name)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn cursor_at(born: Option<u64>, key: FileKey, head: &[u8], offset: u64, name: &str) -> Bytes {
+    let head_size = usize::try_from(offset).unwrap_or(HEAD_SIZE_MAX).min(head.len());
+    let head_sum = crc32c(&head[..head_size]);
+    let name = name.to_owned();
+    let cursor = SourceCursor { key, born, head_size, head_sum, offset, name };
+    Bytes::from(cursor.text())
+}
+
+fn sending(target: &ShipTarget, name: &str) -> String {
+    format!("shipping {name} to {}", target.to)
+}

@@ -1,0 +1,365 @@
+//! Shipping at work: the table says what is to be done, and the sources do it.
+
+use super::log_directory::{LogDirectory, look, read_head};
+use super::open_source::{OpenSource, ShipTarget, SourceTurn, tell_truncated, unknown_start};
+use super::source_cursor::{FileKey, FileSeen, SourceStart};
+use super::source_table::{SourceNews, SourceTable};
+use crate::cli_error::{CliError, Doing, warn};
+use crate::exit_codes::Exit;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// From one look at the directory to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long after a failure the next try is.
+const AGAIN_AFTER_MS: u64 = 1_000;
+
+/// Tells on stderr what is going on.
+pub(super) fn say(text: &str) {
+    eprintln!("cairn: {}", crate::cli_error::one_line(text));
+}
+
+/// What was shipped.
+#[derive(Debug, Default)]
+pub(super) struct ShipCount {
+    pub(super) files: BTreeSet<FileKey>,
+    pub(super) lines: u64,
+    pub(super) bytes: u64,
+    /// Files that are gone, and were read to their end.
+    pub(super) finished: u64,
+    /// Bytes that wait for their newline, at the end.
+    pub(super) unfinished: BTreeMap<String, usize>,
+}
+
+pub(super) struct ShipRun {
+    directory: LogDirectory,
+    table: SourceTable,
+    target: ShipTarget,
+    open: BTreeMap<FileKey, OpenSource>,
+    is_once: bool,
+    is_verbose: bool,
+    count: ShipCount,
+    started: Instant,
+    /// Files that failed, and when they are tried again.
+    retry_at_ms: BTreeMap<FileKey, u64>,
+    /// The cell does not take what it is given; told once.
+    trouble: Option<CliError>,
+    /// Files that were told of as unreadable.
+    told: BTreeSet<FileKey>,
+    /// The first failure of a file; the others are shipped all the same.
+    failed: Option<CliError>,
+    was_waiting: bool,
+}
+
+impl ShipRun {
+    pub(super) fn new(
+        directory: LogDirectory,
+        target: ShipTarget,
+        open_max: usize,
+        is_once: bool,
+        is_verbose: bool,
+    ) -> Self {
+        Self {
+            directory,
+            table: SourceTable::new(open_max, is_once),
+            target,
+            open: BTreeMap::new(),
+            is_once,
+            is_verbose,
+            count: ShipCount::default(),
+            started: Instant::now(),
+            retry_at_ms: BTreeMap::new(),
+            trouble: None,
+            told: BTreeSet::new(),
+            failed: None,
+            was_waiting: false,
+        }
+    }
+
+    /// Where lines go.
+    pub(super) fn target(&self) -> &ShipTarget {
+        &self.target
+    }
+
+    /// What was shipped, and the first failure of a file, told already.
+    pub(super) fn into_count(self) -> (ShipCount, Option<CliError>) {
+        (self.count, self.failed)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Ships, without an end unless it is for once.
+    ///
+    /// # Errors
+    /// What can never go well (SI2); with once, whatever fails.
+    pub(super) async fn follow(&mut self) -> Result<(), CliError> {
+        let mut listed_at = None::<Instant>;
+        loop {
+            if listed_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+                listed_at = Some(Instant::now());
+                self.list()?;
+                self.look_at_new().await?;
+                self.change_slots().await?;
+            }
+            let mut is_busy = false;
+            for key in self.open.keys().copied().collect::<Vec<_>>() {
+                is_busy |= self.turn(key).await?;
+            }
+            let is_finished = self.finish_some().await?;
+            if self.is_once && self.table.is_done() {
+                return Ok(());
+            }
+            if is_finished && self.is_once {
+                listed_at = None;
+            } else if !is_busy {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<(), CliError> {
+        let shown = self.directory.path().display().to_string();
+        let all = self.directory.list().doing(|| format!("listing {shown}"))?;
+        for news in self.table.listed(all) {
+            match news {
+                SourceNews::Renamed { from, to } => {
+                    self.tell(|| format!("{from} is {to} now, and is read to its end"));
+                }
+                SourceNews::Lost { name, unread } => warn(&format!(
+                    "{name} is gone, and its last {unread} bytes were not read: they are lost"
+                )),
+                SourceNews::InodeTwice { name, other } => warn(&format!(
+                    "{name} is on another device than {other}, and has the same inode: it is not \
+                     shipped; ship one of them from another directory"
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, text: impl FnOnce() -> String) {
+        if self.is_verbose {
+            say(&text());
+        }
+    }
+
+    /// Finds out, of each file that is new, how far it is shipped.
+    async fn look_at_new(&mut self) -> Result<(), CliError> {
+        let now_ms = self.now_ms();
+        while let Some((seen, is_wanted)) = self.table.to_look_at(now_ms) {
+            match self.look_at(&seen, is_wanted).await {
+                Ok(offset) => self.table.looked(seen.key, offset),
+                Err(error) => {
+                    self.take_failure(seen.key, error)?;
+                    self.table.look_later(seen.key, now_ms.saturating_add(AGAIN_AFTER_MS));
+                    if self.is_once {
+                        self.table.looked(seen.key, None);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a file goes on; none where it is none of ours, or its name is another's now.
+    async fn look_at(&self, seen: &FileSeen, is_wanted: bool) -> Result<Option<u64>, CliError> {
+        let name = &seen.name;
+        let so_far = self.target.so_far(seen.key).await?;
+        // What was begun is read to its end, under whatever name.
+        if !is_wanted && so_far.number == 0 {
+            return Ok(None);
+        }
+        let reading = || format!("reading {name}");
+        let Some(file) = self.directory.open(seen.key).doing(reading)? else {
+            return Ok(is_wanted.then_some(0));
+        };
+        let seen = look(&file, name).doing(reading)?;
+        let head = read_head(&file, seen.size).doing(reading)?;
+        match so_far.start(&seen, &head) {
+            Ok(SourceStart::Behind(offset)) => Ok(Some(offset)),
+            _ if !is_wanted => Ok(None),
+            Ok(SourceStart::New | SourceStart::InodeUsedAgain) => Ok(Some(0)),
+            // Where there is something to read, the opening tells.
+            Ok(SourceStart::Truncated { shipped }) => {
+                if seen.size == 0 {
+                    tell_truncated(name, shipped, seen.size);
+                }
+                Ok(Some(0))
+            }
+            Err(why) => Err(unknown_start(&why, name, &self.target, seen.key)),
+        }
+    }
+
+    async fn change_slots(&mut self) -> Result<(), CliError> {
+        let now_ms = self.now_ms();
+        let change = self.table.change_slots(now_ms);
+        if change.waiting > 0 && !self.was_waiting && !self.is_once {
+            warn(&format!(
+                "{} files wait: {} are open, and more may not be at once (--open-max); each gets \
+                 its turn when another is quiet for some seconds",
+                change.waiting,
+                self.open.len() + change.open.len() - change.close.len()
+            ));
+        }
+        self.was_waiting = change.waiting > 0;
+        for key in change.close {
+            // All that it was given is committed: it was quiet.
+            if let Some(source) = self.open.remove(&key) {
+                self.table.closed(key, source.waiting() as u64);
+                let _ = source.close(&self.target, "").await;
+            }
+        }
+        for key in change.open {
+            let name = self.table.name(key);
+            let offset = self.table.offset(key);
+            let opened = self.directory.open(key).and_then(|file| {
+                file.map(|file| OpenSource::new(key, file, offset, &self.target)).transpose()
+            });
+            match opened.doing(|| format!("reading {name}")) {
+                Ok(Some(source)) => {
+                    self.tell(|| format!("{name}: from byte {offset} on"));
+                    self.open.insert(key, source);
+                    self.table.opened(key, now_ms);
+                }
+                // The next list knows more.
+                Ok(None) => {}
+                Err(error) => {
+                    self.take_failure(key, error)?;
+                    self.table.look_later(key, now_ms.saturating_add(AGAIN_AFTER_MS));
+                    if self.is_once {
+                        self.table.looked(key, None);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One file's turn; whether it has anything under way.
+    async fn turn(&mut self, key: FileKey) -> Result<bool, CliError> {
+        let now_ms = self.now_ms();
+        if self.retry_at_ms.get(&key).is_some_and(|at| *at > now_ms) {
+            return Ok(false);
+        }
+        let (name, limit) = (self.table.name(key), self.table.limit(key));
+        let Some(source) = self.open.get_mut(&key) else { return Ok(false) };
+        match source.turn(&self.target, &name, limit).await {
+            Ok(turn) => {
+                self.retry_at_ms.remove(&key);
+                self.take_turn(key, turn);
+                Ok(turn.is_busy)
+            }
+            Err(error) => {
+                self.failed_turn(key, error)?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn failed_turn(&mut self, key: FileKey, error: CliError) -> Result<(), CliError> {
+        if let Some(source) = self.open.get_mut(&key) {
+            source.fail();
+        }
+        self.retry_at_ms.insert(key, self.now_ms().saturating_add(AGAIN_AFTER_MS));
+        self.take_failure(key, error)?;
+        // Of what is shipped once, nothing is tried again.
+        if self.is_once {
+            self.open.remove(&key);
+            self.table.looked(key, None);
+        }
+        Ok(())
+    }
+
+    fn take_turn(&mut self, key: FileKey, turn: SourceTurn) {
+        let SourceTurn { offset, size, is_busy, lines, bytes } = turn;
+        self.table.was_read(key, (offset, size), is_busy, self.now_ms());
+        self.count.lines += lines;
+        self.count.bytes += bytes;
+        if lines > 0 {
+            self.count.files.insert(key);
+        }
+        if self.trouble.is_some() && self.retry_at_ms.is_empty() {
+            self.trouble = None;
+            warn("shipping goes on");
+        }
+    }
+
+    /// Tells of what may go well later, and ends the command for what never will (SI2).
+    fn take_failure(&mut self, key: FileKey, mut error: CliError) -> Result<(), CliError> {
+        let is_passing = matches!(
+            error.exit(),
+            Exit::Unreachable | Exit::NotNow | Exit::Unknown | Exit::Full | Exit::Quota
+        );
+        let is_of_file = matches!(error.exit(), Exit::Local | Exit::Usage);
+        if is_of_file {
+            if self.told.insert(key) {
+                error.tell();
+            }
+            self.failed.get_or_insert(error);
+            return Ok(());
+        }
+        if !is_passing || self.is_once {
+            return Err(error);
+        }
+        if self.trouble.is_none() {
+            warn(&format!("{error}; tried again every second, and nothing is lost meanwhile"));
+            self.trouble = Some(error);
+        }
+        Ok(())
+    }
+
+    /// Closes what is at its end for good; whether anything was.
+    async fn finish_some(&mut self) -> Result<bool, CliError> {
+        let mut is_any = false;
+        for (key, is_gone) in self.table.finished(self.now_ms()) {
+            is_any = true;
+            let (name, limit) = (self.table.name(key), self.table.limit(key));
+            let Some(source) = self.open.get_mut(&key) else { continue };
+            if source.is_unsure() {
+                continue;
+            }
+            if is_gone && source.waiting() > 0 {
+                match source.send_rest(&self.target, &name, limit).await {
+                    Ok(turn) => self.take_turn(key, turn),
+                    Err(error) => self.failed_turn(key, error)?,
+                }
+                continue;
+            }
+            let source = self.open.remove(&key).expect("found above");
+            if !is_gone && source.waiting() > 0 {
+                self.count.unfinished.insert(name.clone(), source.waiting());
+            }
+            self.retry_at_ms.remove(&key);
+            self.table.forget(key, is_gone);
+            if is_gone {
+                self.count.finished += 1;
+                self.tell(|| format!("{name} is gone, and was read to its end"));
+            }
+            let closed = source.close(&self.target, &name).await;
+            // What is followed was quiet, so that all of it is committed.
+            if self.is_once {
+                closed?;
+            }
+        }
+        Ok(is_any)
+    }
+
+    /// Waits until all that was sent is committed, and ends all openings.
+    ///
+    /// # Errors
+    /// The first failure; lines that are not in the stream are still in their files.
+    pub(super) async fn close_all(&mut self) -> Result<(), CliError> {
+        let mut first = self.trouble.take().map_or(Ok(()), Err);
+        for (key, source) in std::mem::take(&mut self.open) {
+            let name = self.table.name(key);
+            if source.waiting() > 0 {
+                self.count.unfinished.insert(name.clone(), source.waiting());
+            }
+            let closed = source.close(&self.target, &name).await;
+            first = first.and(closed);
+        }
+        first
+    }
+}

@@ -1,0 +1,425 @@
+//! `cairn ship` on real processes: lines of log files that grow and are rotated, each in the stream
+//! exactly once, whatever is killed and started again.
+
+mod cell;
+
+use cell::row::{Row, judge};
+use cell::{Cell, Finished, KilledOnDrop, await_output, await_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// A cell with a stream at `/s`, and a directory with logs.
+struct Ship {
+    cell: Cell,
+    directory: PathBuf,
+}
+
+/// `ship` at work.
+struct Following {
+    child: KilledOnDrop,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Ship {
+    fn new() -> Self {
+        let cell = Cell::start(3);
+        cell.ok(["create", "--layout", "stream", "/s"]);
+        let directory = cell.local("logs");
+        fs::create_dir(&directory).expect("makes");
+        Self { cell, directory }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Adds to a file, as a program does that logs.
+    fn log(&self, name: &str, text: &str) {
+        let file = OpenOptions::new().append(true).create(true).open(self.at(name));
+        file.and_then(|mut file| file.write_all(text.as_bytes())).expect("logs");
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        fs::rename(self.at(from), self.at(to)).expect("renames");
+    }
+
+    fn arguments<'a>(&'a self, options: &[&'a str]) -> Vec<&'a str> {
+        let directory = self.directory.to_str().expect("text");
+        [&["ship", "--name", "web1"], options, &[directory, "/s"]].concat()
+    }
+
+    /// Ships what is there.
+    fn once(&self, options: &[&str]) -> Finished {
+        self.cell.run(self.arguments(&[&["--once"], options].concat()))
+    }
+
+    fn follow(&self, options: &[&str]) -> Following {
+        let (out, err) = (self.cell.local("ship.out"), self.cell.local("ship.err"));
+        let mut command = self.cell.command(self.arguments(options));
+        let new = |path: &Path| File::create(path).expect("creates");
+        command.stdin(Stdio::null()).stdout(new(&out)).stderr(new(&err));
+        Following { child: KilledOnDrop(command.spawn().expect("starts")), out, err }
+    }
+
+    /// How many lines are in the stream.
+    fn committed(&self) -> u64 {
+        let text = self.cell.ok(["--json", "producers", "/s"]);
+        let all = text.lines().map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).expect("a value for each producer")
+        });
+        all.filter_map(|one| one["number"].as_u64()).sum()
+    }
+
+    fn await_committed(&self, count: u64) {
+        await_until(&format!("{count} lines"), || self.committed() >= count);
+    }
+
+    fn shipped(&self) -> String {
+        self.cell.ok(["cat", "/s"])
+    }
+}
+
+impl Following {
+    fn interrupt(&self) {
+        let pid = Pid::from_child(&self.child.0);
+        kill_process(pid, Signal::INT).expect("it runs");
+    }
+
+    /// Ends it as ctrl-C does; its exit code.
+    fn end(&mut self) -> Option<i32> {
+        self.interrupt();
+        self.child.0.wait().expect("it ends").code()
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.err).expect("text")
+    }
+}
+
+/// Numbered lines that are rotated, and which file has which.
+struct Rotated<'a> {
+    ship: &'a Ship,
+    written: u64,
+    /// The first line of each file.
+    firsts: Vec<u64>,
+}
+
+impl Rotated<'_> {
+    fn write(&mut self, count: u64) {
+        let text = (self.written + 1..=self.written + count)
+            .map(|number| format!("{number} {}\n", "x".repeat((number * 37 % 300) as usize)));
+        self.ship.log("app.log", &text.collect::<String>());
+        self.written += count;
+    }
+
+    /// As logrotate does: all older ones go one further, and the program begins a new file.
+    fn rotate(&mut self) {
+        for nth in (1..self.firsts.len()).rev() {
+            self.ship.rename(&format!("app.log.{nth}"), &format!("app.log.{}", nth + 1));
+        }
+        self.ship.rename("app.log", "app.log.1");
+        self.firsts.push(self.written + 1);
+    }
+
+    /// Each line is there once, and those of each file in their order.
+    fn judge(&self) {
+        let text = self.ship.shipped();
+        let mut next: BTreeMap<u64, u64> = self.firsts.iter().map(|it| (*it, *it)).collect();
+        let mut count = 0;
+        for line in text.lines() {
+            let number: u64 = line.split(' ').next().expect("a number").parse().expect("first");
+            let (_, wanted) = next.range_mut(..=number).next_back().expect("of a file");
+            assert_eq!(number, *wanted, "each once and in order");
+            *wanted += 1;
+            count += 1;
+        }
+        assert_eq!(count, self.written, "all of them");
+    }
+}
+
+#[test]
+fn lines_are_shipped_once_though_it_is_killed_and_files_are_rotated_at_any_time() {
+    let ship = Ship::new();
+    let mut logs = Rotated { ship: &ship, written: 0, firsts: vec![1] };
+    for round in 0..5 {
+        let mut following = ship.follow(&[]);
+        logs.write(300);
+        if round % 2 == 1 {
+            // It is somewhere in the midst.
+            ship.await_committed(ship.committed() + 1);
+        }
+        logs.rotate();
+        logs.write(200 + round * 50);
+        logs.rotate();
+        logs.write(100);
+        match round {
+            0 => {}
+            4 => ship.await_committed(logs.written),
+            _ => ship.await_committed(logs.written - 300),
+        }
+        following.child.0.kill().expect("it runs");
+        following.child.0.wait().expect("killed");
+        // While nobody ships.
+        logs.write(150);
+        logs.rotate();
+        logs.write(50);
+    }
+    let mut following = ship.follow(&["-v"]);
+    ship.await_committed(logs.written);
+    logs.write(10);
+    ship.await_committed(logs.written);
+    // Gone, and finished: nothing of it comes again.
+    fs::remove_file(ship.at("app.log.2")).expect("removes");
+    await_output(&following.err, "app.log.2 is gone, and was read to its end");
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    let told = fs::read_to_string(&following.out).expect("text");
+    assert!(
+        told.contains(" lines (") && told.contains("1 file gone, and read to the end"),
+        "{told}"
+    );
+    logs.judge();
+    let again = ship.once(&[]);
+    assert!(again.text().contains("0 lines (0) of 0 files shipped"), "{again:?}");
+    logs.judge();
+}
+
+#[test]
+fn a_file_that_is_rotated_and_removed_at_once_is_read_to_its_end_also_without_a_newline() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&["--include", "*.log"]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    ship.rename("app.log", "app.old");
+    ship.log("app.old", "two\nthree");
+    fs::remove_file(ship.at("app.old")).expect("removes");
+    ship.log("app.log", "new\n");
+    ship.await_committed(4);
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    let shipped = ship.shipped();
+    let mut lines: Vec<&str> = shipped.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["new", "one", "three", "two"]);
+}
+
+#[test]
+fn a_renamed_file_is_read_to_its_end_after_a_restart_though_its_name_is_not_asked_for() {
+    let ship = Ship::new();
+    ship.log("app.log", "one\n");
+    ship.log("web.log", "never\n");
+    ship.log("app.log.1.gz", "never\n");
+    ship.log(".app.log.swp", "never\n");
+    let options = ["--include", "app*", "--exclude", "*.old"];
+    assert!(ship.once(&options).status.success());
+    ship.log("app.log", "two\n");
+    ship.rename("app.log", "app.old");
+    ship.log("other.old", "never\n");
+    ship.log("app.log", "new\n");
+    let done = ship.once(&options);
+    assert!(done.text().contains("/s: 2 lines (8) of 2 files shipped"), "{done:?}");
+    assert_eq!(ship.shipped().lines().count(), 3);
+    assert!(ship.shipped().contains("two\n"), "{}", ship.shipped());
+}
+
+#[test]
+fn a_line_without_its_end_waits_for_it() {
+    let ship = Ship::new();
+    ship.log("app.log", "one\ntw");
+    let done = ship.once(&[]);
+    assert!(done.status.success() && done.stderr.is_empty(), "{}", done.stderr);
+    assert_eq!(
+        done.text(),
+        "/s: 1 line (4) of 1 file shipped; \
+         app.log: its last line has no newline yet, and waits (2 bytes)\n"
+    );
+    let again = ship.once(&["-q"]);
+    assert!(again.status.success() && again.text().is_empty());
+    let mut following = ship.follow(&[]);
+    ship.log("app.log", "o\n\nfou");
+    ship.await_committed(3);
+    ship.log("app.log", "r");
+    assert_eq!(following.end(), Some(0));
+    let value = ship.cell.json(&ship.arguments(&["--once"]));
+    assert_eq!((&value["lines"], &value["unfinished"]["app.log"]), (&0.into(), &4.into()));
+    ship.log("app.log", "\n");
+    ship.once(&[]);
+    assert_eq!(ship.shipped(), "one\ntwo\n\nfour\n");
+}
+
+#[test]
+fn a_file_that_shrank_is_told_with_what_it_can_cost_and_shipped_from_its_start() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&["--include", "app.log"]);
+    ship.log("app.log", "one\ntwo\n");
+    ship.await_committed(2);
+    let truncate = |text: &str| fs::write(ship.at("app.log"), text).expect("writes");
+    fs::copy(ship.at("app.log"), ship.at("app.log.1")).expect("copies");
+    truncate("3\n");
+    ship.await_committed(3);
+    let said = following.said();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for part in ["app.log shrank", "(8 bytes of it were shipped", "are lost", "twice", "renaming"] {
+        assert!(said.contains(part), "{said}");
+    }
+    // It is longer than it was when it is looked at again.
+    truncate("four\nfive\nsix\n");
+    ship.await_committed(6);
+    assert_eq!(following.end(), Some(0));
+    assert_eq!(following.said().lines().count(), 2, "{}", following.said());
+    // And while nobody looks.
+    truncate("seven\n");
+    let done = ship.once(&["--include", "app.log"]);
+    assert!(done.status.success() && done.stderr.contains("app.log shrank"), "{}", done.stderr);
+    assert_eq!(ship.shipped(), "one\ntwo\n3\nfour\nfive\nsix\nseven\n");
+    assert_eq!(ship.once(&["--include", "app.log"]).stderr, "", "told once");
+}
+
+#[test]
+fn an_inode_that_is_used_again_is_a_new_file() {
+    let ship = Ship::new();
+    ship.log("app.log", "header\nsame\n");
+    assert!(ship.once(&[]).status.success());
+    let inode = |name: &str| fs::metadata(ship.at(name)).expect("there").ino();
+    let before = inode("app.log");
+    fs::remove_file(ship.at("app.log")).expect("removes");
+    let mut names = (0..200).map(|nth| format!("n{nth}")).inspect(|name| ship.log(name, ""));
+    let Some(again) = names.find(|name| inode(name) == before) else {
+        eprintln!("this file system gives inodes new numbers: nothing to be seen here");
+        return;
+    };
+    ship.log(&again, "header\nsame\nmore\n");
+    let done = ship.once(&[]);
+    assert!(done.status.success() && done.stderr.is_empty(), "{}", done.stderr);
+    assert_eq!(ship.shipped(), "header\nsame\nheader\nsame\nmore\n");
+    assert_eq!(ship.cell.ok(["--json", "producers", "/s"]).lines().count(), 1, "of that inode");
+}
+
+#[test]
+fn no_more_files_are_open_than_may_be_and_who_waits_is_told_of_and_gets_a_turn() {
+    let ship = Ship::new();
+    for name in ["a", "b", "c"] {
+        ship.log(name, &format!("{name}1\n{name}2\n"));
+    }
+    assert!(ship.once(&["--open-max", "1"]).status.success());
+    assert_eq!(ship.committed(), 6);
+    for name in ["a", "b", "c"] {
+        ship.log(name, &format!("{name}3\n"));
+    }
+    let mut following = ship.follow(&["--open-max", "1"]);
+    await_output(&following.err, "2 files wait");
+    ship.await_committed(9);
+    assert_eq!(following.end(), Some(0));
+    let said = following.said();
+    assert!(said.contains("--open-max") && said.lines().count() <= 2, "{said}");
+    let mut lines: Vec<String> = ship.shipped().lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "c3"]);
+}
+
+#[test]
+fn a_cell_that_is_away_is_told_of_and_nothing_is_lost_or_there_twice() {
+    let mut ship = Ship::new();
+    let mut following = ship.follow(&["--deadline", "2"]);
+    let mut lines = String::new();
+    for number in 0..50 {
+        lines.push_str(&format!("{number}\n"));
+    }
+    ship.log("app.log", &lines);
+    ship.await_committed(50);
+    ship.cell.masters[0].kill();
+    ship.log("app.log", &lines);
+    await_output(&following.err, "tried again every second");
+    ship.log("app.log", &lines);
+    ship.cell.masters[0].restart().expect("starts again");
+    ship.await_committed(150);
+    await_output(&following.err, "shipping goes on");
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    assert_eq!(ship.shipped(), lines.repeat(3));
+    assert!(fs::read_to_string(&following.out).expect("text").contains("/s: 150 lines"));
+}
+
+#[test]
+fn a_second_one_fences_the_first_which_ends_and_each_line_is_there_once() {
+    let ship = Ship::new();
+    let mut first = ship.follow(&[]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    // It takes the name with the next line; the first hears with the one after that.
+    let mut second = ship.cell.command(ship.arguments(&[]));
+    second.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _second = KilledOnDrop(second.spawn().expect("starts"));
+    let mut written = 1;
+    let mut code = None;
+    await_until("the first has ended", || {
+        written += 1;
+        ship.log("app.log", &format!("line {written}\n"));
+        ship.await_committed(written);
+        code = first.child.0.try_wait().expect("can be asked");
+        code.is_some()
+    });
+    assert_eq!(code.and_then(|code| code.code()), Some(17), "{}", first.said());
+    assert_eq!(first.said().lines().count(), 1, "{}", first.said());
+    let wanted = (2..=written).map(|number| format!("line {number}\n"));
+    assert_eq!(ship.shipped(), format!("one\n{}", wanted.collect::<String>()));
+}
+
+#[test]
+fn a_line_that_is_longer_than_a_record_goes_as_several_and_a_stream_of_bytes_keeps_newlines() {
+    let ship = Ship::new();
+    let long = "y".repeat(300_000);
+    ship.log("app.log", &format!("one\n{long}\ntwo\n"));
+    let done = ship.once(&[]);
+    assert!(done.status.success(), "{}", done.stderr);
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+    assert!(done.stderr.contains("app.log: the line at byte 4 is longer than"), "{}", done.stderr);
+    assert_eq!(ship.shipped().replace('\n', ""), format!("one{long}two"));
+    ship.cell.ok(["create", "--layout", "stream", "--content", "bytes", "/b"]);
+    let directory = ship.directory.to_str().expect("text");
+    ship.cell.ok(["ship", "--once", directory, "/b"]);
+    assert_eq!(ship.cell.ok(["cat", "/b"]), format!("one\n{long}\ntwo\n"));
+    let producers = ship.cell.ok(["producers", "/b"]);
+    assert!(producers.contains(":/") && producers.contains("ship app.log, offset"), "{producers}");
+}
+
+#[test]
+fn what_cannot_be_shipped_is_told_in_one_line_that_says_what_to_do() {
+    let ship = Ship::new();
+    ship.cell.ok(["mkdir", "/d"]);
+    ship.cell.ok_with(["put", "-", "/plain"], b"x\n");
+    ship.log("app.log", "one\n");
+    let directory = ship.directory.to_str().expect("text");
+    let file = ship.at("app.log").display().to_string();
+    let inode = fs::metadata(&file).expect("there").ino();
+    ship.cell.ok_with(["append", "--producer", &format!("w/{inode}"), "/s"], b"x\n");
+    let long = "n".repeat(250);
+    let run = |arguments: &[&str]| ship.cell.run([&["ship", "--once"], arguments].concat());
+    let rows: [(&str, &[&str], i32, &[&str]); 8] = [
+        ("no directory", &["/no/such", "/s"], 12, &["no such directory on this machine"]),
+        ("a file", &[&file, "/s"], 2, &["it is no directory", "--include 'app.log*'"]),
+        (
+            "no file in the cell",
+            &[directory, "/logs"],
+            3,
+            &["/logs", "'cairn create --layout stream /logs' makes it"],
+        ),
+        ("no stream", &[directory, "/plain"], 2, &["it is no stream", "cairn create --layout"]),
+        ("a directory of the cell", &[directory, "/d"], 5, &["a directory where a file is meant"]),
+        ("a long name", &["--name", &long, directory, "/s"], 2, &["250 bytes", "--name NAME"]),
+        ("no files at all", &["--open-max", "0", directory, "/s"], 2, &["0 is not in 1.."]),
+        (
+            "a producer of somebody else",
+            &["-q", "--name", "w", directory, "/s"],
+            2,
+            &["app.log: its producer has records of another source", "producers /s forget w/"],
+        ),
+    ];
+    for (what, arguments, code, says) in rows {
+        judge(&Row { what, done: run(arguments), code, says });
+    }
+    assert_eq!(ship.shipped(), "x\n");
+}
