@@ -195,7 +195,13 @@ fn what_cannot_be_done_with_a_stream_is_told_in_one_line_with_a_true_hint() {
         run(cell.command([&["append"], arguments].concat()), stdin)
     };
     let long = ("c".repeat(1025), "x".repeat(300_000));
-    let rows: [(&str, Finished, i32, &[&str]); 11] = [
+    let rows: [(&str, Finished, i32, &[&str]); 12] = [
+        (
+            "no name for what is not there",
+            append(&["--resume-lines", "/none"], b"x\n"),
+            2,
+            &["a stream knows its producers by name", "--producer NAME"],
+        ),
         (
             "no name",
             append(&["/s"], b"x\n"),
@@ -256,6 +262,21 @@ fn what_cannot_be_done_with_a_stream_is_told_in_one_line_with_a_true_hint() {
     for (what, done, code, says) in rows {
         judge(&Row { what, done, code, says });
     }
+    assert_eq!(cell.run(["stat", "/none"]).code(), 3, "what is refused makes no file");
+}
+
+#[test]
+fn an_append_that_only_a_stream_can_do_makes_a_stream_where_nothing_is_there() {
+    let cell = Cell::start(3);
+    cell.ok_with(["append", "--producer", "p", "--resume-lines", "/lines"], b"1\n2\n");
+    cell.ok_with(["append", "--producer", "p", "--resume-lines", "/lines"], b"1\n2\n3\n");
+    cell.ok_with(["append", "--producer", "p", "--cursor", "c", "/cursor"], b"1\n");
+    assert_eq!(cell.ok(["cat", "/lines", "/cursor"]), "1\n2\n3\n1\n");
+    for path in ["/lines", "/cursor"] {
+        assert_eq!(cell.json(&["stat", path])["layout"], "stream");
+    }
+    cell.ok_with(["append", "--producer", "p", "/plain"], b"1\n");
+    assert_eq!(cell.json(&["stat", "/plain"])["layout"], "chunks");
 }
 
 #[test]

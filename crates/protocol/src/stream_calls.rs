@@ -93,11 +93,9 @@ cairn_types::message! {
         5 => size: u64,
         /// Which bundle of the chunk it is, from 1.
         6 => serial: SerialNumber,
-        /// CRC32C of its bytes.
-        7 => checksum: u32,
-        8 => holders: Vec<BundleHolder>,
+        7 => holders: Vec<BundleHolder>,
         /// Stored with it.
-        9 => cursor: Option<Bytes>,
+        8 => cursor: Option<Bytes>,
     }
 }
 cairn_types::message! {

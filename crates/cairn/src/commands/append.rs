@@ -51,7 +51,8 @@ pub(crate) struct AppendArguments {
     producer: Option<String>,
     #[command(flatten)]
     stream: StreamFlags,
-    /// Which file; made as a file of records where there is none
+    /// Which file; made as a file of records where there is none, and as a stream with --cursor or
+    /// --resume-lines
     path: String,
     /// Local files, or - for stdin
     #[arg(default_value = "-")]
@@ -96,16 +97,23 @@ pub(crate) async fn run(
     {
         return Err(CliError::new(doing(), too_large("--record-size", size_max)));
     }
-    let create = CreateOptions { content: Content::Records, or_open: true, ..Default::default() };
+    let producer = append.producer.as_deref();
+    let layout = append.stream.want_stream().then_some(Layout::Stream);
+    // What is refused makes no file; what is there is opened, whatever its layout is.
+    if layout.is_some() {
+        append.stream.check(true, producer, &to)?;
+    }
+    let (content, or_open) = (Content::Records, true);
+    let create = CreateOptions { content, or_open, layout, ..Default::default() };
     let file = to.cell.create(&to.path, create).await.doing(doing)?;
     let is_stream = file.entry().layout == Layout::Stream;
-    append.stream.check(is_stream, append.producer.as_deref(), &to)?;
+    append.stream.check(is_stream, producer, &to)?;
     let (sender, receiver) = mpsc::channel(cut.waiting_max());
     let sources = append.sources;
     let records = file.entry().content == Content::Records;
     let cutter = Cutter { cut, whole: !records, size_max };
     std::thread::spawn(move || read_all(sources, cutter, &sender));
-    let producer = append.producer.as_deref().unwrap_or(PRODUCER_DEFAULT);
+    let producer = producer.unwrap_or(PRODUCER_DEFAULT);
     if is_stream {
         append_stream::run(&append.stream, (&to, producer), receiver, output).await?;
     } else if records {

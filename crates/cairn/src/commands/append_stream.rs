@@ -33,6 +33,11 @@ pub(crate) struct StreamFlags {
 }
 
 impl StreamFlags {
+    /// Whether what is asked for only a stream can do.
+    pub(super) fn want_stream(&self) -> bool {
+        self.resume_lines || self.cursor.is_some()
+    }
+
     /// Refuses what cannot be.
     ///
     /// # Errors
@@ -45,11 +50,11 @@ impl StreamFlags {
     ) -> Result<(), CliError> {
         let doing = || format!("appending to {to}");
         if is_stream && producer.is_none() {
-            let why = "it is a stream, and a stream knows its producers by name";
+            let why = "a stream knows its producers by name";
             let advice = "--producer NAME: one that no other process has at the same time";
             return Err(CliError::usage(doing(), why, advice));
         }
-        if !is_stream && (self.resume_lines || self.cursor.is_some()) {
+        if !is_stream && self.want_stream() {
             let why = "it is no stream, and knows no cursors";
             let advice = "'cairn create --layout stream' makes one";
             return Err(CliError::usage(doing(), why, advice));

@@ -7,7 +7,7 @@ use crate::ids::{OperationId, TaskId};
 use crate::tasks::bundle_store::BundlePlace;
 use bytes::Bytes;
 use cairn_protocol::{Bundle, BundleHolder};
-use cairn_types::{ChunkHandle, Crc32c, RecordNumber, Time};
+use cairn_types::{ChunkHandle, RecordNumber, Time};
 use std::collections::VecDeque;
 
 /// How far a bundle is.
@@ -29,7 +29,6 @@ pub(crate) struct WaitingBundle {
     pub(crate) first: RecordNumber,
     pub(crate) last: RecordNumber,
     pub(crate) bytes: Bytes,
-    pub(crate) checksum: Crc32c,
     pub(crate) cursor: Option<Bytes>,
     pub(crate) sync: bool,
     pub(crate) state: BundleState,
@@ -61,7 +60,6 @@ impl WaitingBundle {
             offset,
             size: self.bytes.len() as u64,
             serial,
-            checksum: self.checksum,
             holders: holders.clone(),
             cursor: self.cursor.clone(),
         })

@@ -16,7 +16,7 @@ use cairn_protocol::{
     CURSOR_SIZE_MAX, CloseProducer, ErrorCode, Failure, OpenProducerAnswer, Outcome,
     PAYLOAD_SIZE_MAX,
 };
-use cairn_types::{EntryId, RecordNumber, Time, crc32c};
+use cairn_types::{EntryId, RecordNumber, Time};
 use std::collections::BTreeMap;
 
 /// A bundle as its caller hands it over.
@@ -82,14 +82,13 @@ impl ProducerTable {
         let last = check_numbers(producer.last(), first, count)?;
         let cell = cx.client.cell();
         check_sizes(&bytes, cursor.as_ref(), cell.append_size_max())?;
-        let (checksum, state) = (crc32c(&bytes), BundleState::Waiting);
+        let state = BundleState::Waiting;
         let bundle = WaitingBundle {
             operation,
             deadline,
             first,
             last,
             bytes,
-            checksum,
             cursor,
             sync,
             state,

@@ -13,7 +13,7 @@ use cairn_protocol::{
 };
 use cairn_types::{
     BlockChecksums, ChunkIndex, ChunkVersion, Epoch, Incarnation, ProducerId, RecordNumber,
-    SerialNumber, ServerId, crc32c,
+    SerialNumber, ServerId,
 };
 use std::time::Duration;
 
@@ -165,7 +165,6 @@ fn a_bundle_is_pushed_stored_by_each_server_and_committed() {
         offset: 0,
         size: 100,
         serial: SerialNumber::new(1),
-        checksum: crc32c(&bytes),
         holders: raw
             .iter()
             .map(|raw| BundleHolder {
