@@ -20,7 +20,9 @@ pub(crate) struct ReplicaLedger {
     pub(crate) version: ChunkVersion,
     /// Pushes applied, with the version and serial number under which.
     pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
-    /// Of these, what a power loss cannot take.
+    /// Bundles that it began to store and was stopped at, with serial numbers: there, or not.
+    pub(crate) begun: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
+    /// Of what is applied, what a power loss cannot take.
     pub(crate) synced: BTreeSet<PushId>,
     /// Those that were not synced at a power loss: there by luck at most.
     pub(crate) gone: BTreeSet<PushId>,
@@ -65,6 +67,9 @@ pub(crate) struct ChunkLedger {
     pub(crate) logged: BTreeMap<ChunkVersion, u32>,
     pub(crate) logged_at: BTreeMap<ChunkVersion, WorldTime>,
     pub(crate) closed: bool,
+    /// A set that may have less than another replica was decided on (R28): what it lacks is lost
+    /// for readers, whoever else has it.
+    pub(crate) decided: bool,
     pub(crate) replicas: BTreeMap<NodeId, ReplicaLedger>,
     pub(crate) acknowledged: Vec<AcknowledgedMutation>,
     /// Pushes of which a client may have been told that all disks have them.
@@ -121,53 +126,6 @@ impl ChunkLedger {
         self.logged.last_key_value().map(|(version, size)| (*version, *size))
     }
 
-    /// Nodes that the cell itself can take for good: intact, undoubted, at the logged version.
-    pub(crate) fn known_good(&self) -> Vec<NodeId> {
-        let Some((version, _)) = self.version() else { return Vec::new() };
-        let good = |node: &NodeId| {
-            let replica = &self.replicas[node];
-            !replica.suspect && replica.version >= version
-        };
-        let mut all = self.intact();
-        all.retain(good);
-        all
-    }
-
-    /// Nodes whose disks hold everything that was acknowledged, undamaged. Not an old image that
-    /// came back when the cell had gone on without what it holds (seed 238); nor one that has what
-    /// it has from another's levelling, or as its clone, where that one had lost it (seed 1387).
-    pub(crate) fn intact(&self) -> Vec<NodeId> {
-        let logged = self.version().map(|(version, _)| version);
-        let came_back_late = |replica: &ReplicaLedger| {
-            replica.turned_back.is_some() && Some(replica.version) < logged
-        };
-        let has = |replica: &ReplicaLedger, push: &PushId| {
-            replica.applied.contains_key(push) && !replica.gone.contains(push)
-        };
-        let whole = |replica: &ReplicaLedger| {
-            !came_back_late(replica)
-                && !replica.absent
-                && !replica.lost
-                && !replica.flipped
-                && self.acknowledged.iter().all(|done| has(replica, &done.push))
-        };
-        self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
-    }
-
-    /// Whether fewer than so many of these nodes' replicas are sure to hold all that was
-    /// acknowledged: the rest are damaged, or may have lost bytes, or lack what another has.
-    pub(crate) fn lacks_sure(&self, nodes: &[NodeId], least: usize) -> bool {
-        let replica = |node: &NodeId| &self.replicas[node];
-        let is_somewhere =
-            |push: &PushId| nodes.iter().any(|node| replica(node).applied.contains_key(push));
-        let lacks = |it: &ReplicaLedger| {
-            let mut acknowledged = self.acknowledged.iter().map(|done| done.push);
-            acknowledged.any(|push| !it.applied.contains_key(&push) && is_somewhere(&push))
-        };
-        let is_sure = |it: &&ReplicaLedger| !it.suspect && !it.flipped && !lacks(it);
-        nodes.iter().map(replica).filter(is_sure).count() < least
-    }
-
     /// A node's clone is a replica from here on.
     fn adopt(&mut self, node: NodeId) {
         let replica = self.clones.remove(&node).unwrap_or_default();
@@ -175,15 +133,6 @@ impl ChunkLedger {
             self.appliers.entry(*push).or_default().insert(node, *version);
         }
         self.replicas.insert(node, replica);
-    }
-
-    /// Nodes whose disks hold, undamaged, everything that was told to be on all disks.
-    pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
-        let has = |it: &ReplicaLedger, push| it.synced.contains(push) && !it.gone.contains(push);
-        let whole = |it: &ReplicaLedger| {
-            !it.flipped && !it.absent && self.told_synced.iter().all(|push| has(it, push))
-        };
-        self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
 }
 
@@ -289,6 +238,17 @@ impl Ledger {
         }
     }
 
+    /// A chunkserver's disk has failed at this, or its process ended meanwhile: a bundle may be
+    /// there all the same.
+    pub(crate) fn disk_failed_at(&mut self, node: NodeId, job: &ChunkJob) {
+        if let ChunkJob::Extend { handle, version, extent, .. } = job {
+            let bundle = bundle_name(*handle, extent.serial);
+            let replica = self.chunk(*handle).replicas.entry(node).or_default();
+            replica.begun.insert(bundle, (*version, extent.serial));
+            replica.dirty = true;
+        }
+    }
+
     /// A node's disk has worked on a clone, or on a copy of a chunk of its own.
     fn clone_did(&mut self, node: NodeId, handle: ChunkHandle, work: &CloneWork) {
         let chunk = self.chunk(handle);
@@ -370,8 +330,16 @@ impl Ledger {
 
     /// A replica says, being raised, how far it has come.
     pub(crate) fn raised(&mut self, node: NodeId, report: &ReplicaReport) {
-        let replica = self.chunk(report.handle).replicas.entry(node).or_default();
+        let chunk = self.chunk(report.handle);
+        let replica = chunk.replicas.entry(node).or_default();
         replica.claimed = (report.mutated_version, report.serial);
+        // It counts what it verifies: so much of what it was stopped at is there.
+        for (bundle, (version, serial)) in std::mem::take(&mut replica.begun) {
+            if serial <= report.serial {
+                replica.applied.entry(bundle).or_insert((version, serial));
+                chunk.appliers.entry(bundle).or_default().entry(node).or_insert(version);
+            }
+        }
     }
 
     /// A machine lost power: what it had not synced may be gone.
@@ -400,8 +368,9 @@ impl Ledger {
                 }
                 replica.suspect |= replica.dirty;
                 replica.lost |= replica.applied.len() > replica.synced.len();
+                replica.lost |= !replica.begun.is_empty();
                 let unsynced = replica.applied.keys().filter(|it| !replica.synced.contains(it));
-                replica.gone.extend(unsynced);
+                replica.gone.extend(unsynced.chain(replica.begun.keys()));
             }
         }
     }
@@ -600,11 +569,13 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChunkLedger, Ledger, ReplicaLedger};
+    use super::{ChunkLedger, Ledger, ReplicaLedger, bundle_name};
+    use cairn_env::{ApplyMutation, ChunkJob};
     use cairn_env_sim::{NodeId, WorldTime};
     use cairn_protocol::{Inventory, ReplicaReport, ReportSlice};
     use cairn_types::SessionId;
-    use cairn_types::{ChunkHandle, ChunkVersion, JoinId, MutationNumber, PushId, SerialNumber};
+    use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, JoinId, MutationNumber};
+    use cairn_types::{PushId, SerialNumber};
 
     const SOURCE: NodeId = NodeId(1);
     const LEVELLED: NodeId = NodeId(2);
@@ -625,6 +596,39 @@ mod tests {
         chunk.replicas.insert(LEVELLED, ReplicaLedger::default());
         ledger.acknowledge(handle, push(), SerialNumber::new(1), WorldTime(1));
         (ledger, handle)
+    }
+
+    /// A server was stopped while it stored the second bundle of a stream's chunk.
+    fn stopped_at_the_second() -> (Ledger, ChunkHandle, PushId) {
+        let (mut ledger, handle) = (Ledger::default(), ChunkHandle::new(1));
+        let serial = SerialNumber::new(2);
+        let (push, checksums) = (Some(push()), BlockChecksums::default());
+        let extent = ApplyMutation { serial, offset: 8, size: 8, push, checksums };
+        let version = ChunkVersion::new(1);
+        ledger.disk_failed_at(SOURCE, &ChunkJob::Extend { handle, version, extent, sync: true });
+        (ledger, handle, bundle_name(handle, serial))
+    }
+
+    #[test]
+    fn a_bundle_that_a_server_was_stopped_at_is_there_where_it_counts_it_and_only_there() {
+        for (serial, is_there) in [(1, false), (2, true)] {
+            let (mut ledger, handle, bundle) = stopped_at_the_second();
+            let serial = SerialNumber::new(serial);
+            ledger.raised(SOURCE, &ReplicaReport { handle, serial, ..ReplicaReport::default() });
+            let replica = &ledger.chunk(handle).replicas[&SOURCE];
+            assert_eq!((replica.applied.contains_key(&bundle), replica.lost), (is_there, false));
+        }
+    }
+
+    #[test]
+    fn a_bundle_that_a_server_was_stopped_at_is_there_by_luck_when_power_went() {
+        let (mut ledger, handle, bundle) = stopped_at_the_second();
+        ledger.power_lost(SOURCE);
+        let serial = SerialNumber::new(2);
+        ledger.raised(SOURCE, &ReplicaReport { handle, serial, ..ReplicaReport::default() });
+        let replica = &ledger.chunk(handle).replicas[&SOURCE];
+        assert!(replica.applied.contains_key(&bundle) && replica.gone.contains(&bundle));
+        assert!(replica.lost);
     }
 
     fn level(ledger: &mut Ledger, handle: ChunkHandle) {

@@ -20,6 +20,7 @@ mod fault_mix;
 mod file_model;
 mod group_faults;
 mod healing;
+mod intact_replicas;
 mod inventories;
 mod ledger;
 mod machine_faults;

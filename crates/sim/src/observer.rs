@@ -267,6 +267,7 @@ impl Observer {
                 let chunk = self.ledger.chunk(set.handle);
                 chunk.logged.insert(set.version, set.set_size);
                 chunk.logged_at.insert(set.version, at);
+                chunk.decided |= set.keeps_above.is_some();
                 self.reach(if set.set_size < before { "set shrunk" } else { "version raised" });
             }
             Record::SetDrain(set) => self.servers.drains(set.server, set.drains),
@@ -304,6 +305,7 @@ impl Observer {
                 chunk.closed = true;
                 chunk.raised(seal.version, seal.set_size, at);
                 let lost = seal.serial.is_none();
+                chunk.decided |= lost;
                 self.reach(if lost {
                     "stream's chunk sealed by decision"
                 } else {
@@ -326,6 +328,9 @@ impl JobWatch<ChunkJob, ChunkResult> for Observer {
         self.ask(at, |checker, ledger| checker.chunk_job(node, job, result, ledger));
         if result.is_ok() && !matches!(result, Ok(ChunkDone::Trashed { gone: false })) {
             self.ledger.disk_did(node, job);
+        }
+        if let Err(ChunkError::Disk(_)) = result {
+            self.ledger.disk_failed_at(node, job);
         }
         if let Err(ChunkError::Disk(DiskError::SyncFailed(_))) = result {
             self.ledger.sync_failed(node);

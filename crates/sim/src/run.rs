@@ -199,7 +199,7 @@ fn workloads(
         Box::new(NamespaceChurn::new(1, shared.names.clone(), batches)),
     ];
     if config.streams {
-        workloads.extend(of_streams(shared));
+        workloads.extend(of_streams(shared, config.seconds));
     }
     if config.masters > 1 {
         workloads.push(Box::new(ShadowReader::new(CLIENTS, record(0))));
@@ -222,13 +222,14 @@ fn workloads(
 }
 
 /// Producers under four names, one of which two clients fence each other of, and readers.
-fn of_streams(shared: &WorkloadFiles) -> Vec<Box<dyn Workload>> {
+fn of_streams(shared: &WorkloadFiles, seconds: u64) -> Vec<Box<dyn Workload>> {
     let stream = || shared.stream.clone();
     let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
     for (client, name, window) in
         [(0, "p1", 4), (1, "p2", 1), (2, "p3", 8), (3, "p1", 3), (4, "p4", 2)]
     {
-        workloads.push(Box::new(StreamProducer::new(client, name, window, stream())));
+        let at = (client, seconds);
+        workloads.push(Box::new(StreamProducer::new(at, name, window, stream())));
     }
     for (client, size) in [(2, 1 << 20), (4, 700)] {
         workloads.push(Box::new(StreamReader::new(client, size, stream())));

@@ -181,7 +181,7 @@ impl Simulation {
         let mut at = range.start;
         while let Some(note) = observer.ledger.streams.at(file, at).filter(|_| at < range.end) {
             let chunk = observer.ledger.chunks.get(&note.handle);
-            let intact = chunk.map(ChunkLedger::intact).unwrap_or_default();
+            let intact = chunk.map(ChunkLedger::intact_for_readers).unwrap_or_default();
             if !intact.iter().any(|node| self.world.is_alive(*node)) {
                 return true;
             }

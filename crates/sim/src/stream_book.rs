@@ -59,6 +59,8 @@ pub(crate) struct StreamBook {
     producers: BTreeMap<(EntryId, ProducerId), ProducerNote>,
     chunks: BTreeMap<ChunkHandle, StreamChunkNote>,
     files: BTreeMap<EntryId, Vec<CommittedNote>>,
+    /// Where in its file's list the bundle of a producer is that begins with that record.
+    places: BTreeMap<EntryId, BTreeMap<String, BTreeMap<u64, usize>>>,
 }
 
 /// The name under which the ledger knows a bundle: it may have been pushed more than once, and is
@@ -93,8 +95,8 @@ impl StreamBook {
 
     /// A producer's bundle that begins with that record.
     pub(crate) fn bundle(&self, file: EntryId, name: &str, first: u64) -> Option<&CommittedNote> {
-        let mut all = self.committed(file).iter();
-        all.find(|note| note.producer == name && note.first == first)
+        let place = self.places.get(&file)?.get(name)?.get(&first)?;
+        self.committed(file).get(*place)
     }
 
     /// A record is durable in the log, and came to this; gives what it put into a stream.
@@ -229,7 +231,12 @@ impl StreamBook {
                 }
                 (chunk.length, chunk.serial) = (chunk.length + note.size, note.serial);
                 producer.number = last;
-                self.files.entry(file).or_default().push(note.clone());
+                let all = self.files.entry(file).or_default();
+                let places = self.places.entry(file).or_default();
+                let of_producer = places.entry(note.producer.clone()).or_default();
+                // A producer that was forgotten begins anew: its name's first bundle is the one.
+                of_producer.entry(note.first).or_insert(all.len());
+                all.push(note.clone());
                 Ok(Some(note))
             }
             CommitOutcome::Fenced

@@ -40,6 +40,10 @@ pub fn pinned() -> Vec<Scenario> {
         (152, "a server was asked to verify what the log had no more, and the server neither"),
         (195, "a machine had its own disks back before it could open a file again"),
     ];
+    let of_streams = [(
+        18,
+        "a bundle that a server was killed at was on its disk, and in nobody's books (the ledger)",
+    )];
     let alone = found.map(|(seed, name)| Scenario { name, config: as_pinned(seed) });
     let group = |(seed, name)| {
         let config = RunConfig { people: false, ..RunConfig::hard(seed).with_group() };
@@ -49,8 +53,12 @@ pub fn pinned() -> Vec<Scenario> {
         let config = RunConfig { people: false, ..RunConfig::healing(seed) };
         Scenario { name, config }
     };
+    let stream = |(seed, name)| {
+        let config = RunConfig { people: false, ..RunConfig::hard(seed).with_streams() };
+        Scenario { name, config }
+    };
     let others = of_groups.map(group).into_iter().chain(healing.map(heals));
-    alone.into_iter().chain(others).collect()
+    alone.into_iter().chain(others).chain(of_streams.map(stream)).collect()
 }
 
 /// The run of a seed as it was when the pinned ones were found: without what was not there yet.

@@ -17,7 +17,7 @@ use std::rc::Rc;
 const KILLED_PERMILLE: u64 = 12;
 /// Of a thousand turns in which nothing is on its way, in how many it is closed.
 const CLOSED_PERMILLE: u64 = 40;
-/// The longest pause between two turns.
+/// The longest pause between two turns, in a run of a minute or less.
 const PAUSE_MS: u64 = 600;
 /// The longest time from one life to the next.
 const AWAY_MS: u64 = 4_000;
@@ -48,6 +48,8 @@ pub(crate) struct StreamProducer {
     name: String,
     file: Rc<RefCell<StreamFile>>,
     window: usize,
+    /// The longest pause between two turns.
+    pause_ms: u64,
     life: ProducerLife,
     under_way: BTreeMap<OpTicket, BundleIndex>,
     /// Openings that failed in a row after the faults.
@@ -56,14 +58,17 @@ pub(crate) struct StreamProducer {
 }
 
 impl StreamProducer {
+    /// In a run of so many seconds: a longer one has no more bundles than one of a minute, for
+    /// what is done with all of them at once would take it hours.
     pub(crate) fn new(
-        client: usize,
+        (client, seconds): (usize, u64),
         name: &str,
         window: usize,
         file: Rc<RefCell<StreamFile>>,
     ) -> Self {
         let (name, life, under_way) = (name.to_owned(), ProducerLife::Away, BTreeMap::new());
-        Self { client, name, file, window, life, under_way, failures: 0, over: false }
+        let pause_ms = PAUSE_MS * seconds.div_ceil(60);
+        Self { client, name, file, window, pause_ms, life, under_way, failures: 0, over: false }
     }
 
     fn go_on(&mut self, sim: &mut Simulation) {
@@ -84,7 +89,7 @@ impl StreamProducer {
                     return self.end_life(sim, ClientOp::CloseProducer { producer: key });
                 }
                 self.send(sim, (key, epoch, next));
-                sim.rest(PAUSE_MS);
+                sim.rest(self.pause_ms);
             }
             // What is under way comes to its end.
             ProducerLife::Starting | ProducerLife::Failed | ProducerLife::Ending => {}

@@ -1,0 +1,74 @@
+//! Which replicas of a chunk have to hold what was acknowledged, by the ledger: the simulator's own
+//! oracle of what may be demanded of the cell.
+
+use crate::ledger::{ChunkLedger, ReplicaLedger};
+use cairn_env_sim::NodeId;
+use cairn_types::PushId;
+
+impl ChunkLedger {
+    /// Nodes that the cell itself can take for good: intact, undoubted, at the logged version.
+    pub(crate) fn known_good(&self) -> Vec<NodeId> {
+        let Some((version, _)) = self.version() else { return Vec::new() };
+        let good = |node: &NodeId| {
+            let replica = &self.replicas[node];
+            !replica.suspect && replica.version >= version
+        };
+        let mut all = self.intact();
+        all.retain(good);
+        all
+    }
+
+    /// Nodes whose disks hold everything that was acknowledged, undamaged. Not an old image that
+    /// came back when the cell had gone on without what it holds (seed 238); nor one that has what
+    /// it has from another's levelling, or as its clone, where that one had lost it (seed 1387).
+    pub(crate) fn intact(&self) -> Vec<NodeId> {
+        let logged = self.version().map(|(version, _)| version);
+        let came_back_late = |replica: &ReplicaLedger| {
+            replica.turned_back.is_some() && Some(replica.version) < logged
+        };
+        let has = |replica: &ReplicaLedger, push: &PushId| {
+            replica.applied.contains_key(push) && !replica.gone.contains(push)
+        };
+        let whole = |replica: &ReplicaLedger| {
+            !came_back_late(replica)
+                && !replica.absent
+                && !replica.lost
+                && !replica.flipped
+                && self.acknowledged.iter().all(|done| has(replica, &done.push))
+        };
+        self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
+    }
+
+    /// Of those, the ones from whom readers are given a stream's bytes: where a set was decided on
+    /// that has less, nobody else (R41).
+    pub(crate) fn intact_for_readers(&self) -> Vec<NodeId> {
+        let logged = self.version().map(|(version, _)| version);
+        let is_of_set = |node: &NodeId| Some(self.replicas[node].version) >= logged;
+        let mut all = self.intact();
+        all.retain(|node| !self.decided || is_of_set(node));
+        all
+    }
+
+    /// Whether fewer than so many of these nodes' replicas are sure to hold all that was
+    /// acknowledged: the rest are damaged, or may have lost bytes, or lack what another has.
+    pub(crate) fn lacks_sure(&self, nodes: &[NodeId], least: usize) -> bool {
+        let replica = |node: &NodeId| &self.replicas[node];
+        let is_somewhere =
+            |push: &PushId| nodes.iter().any(|node| replica(node).applied.contains_key(push));
+        let lacks = |it: &ReplicaLedger| {
+            let mut acknowledged = self.acknowledged.iter().map(|done| done.push);
+            acknowledged.any(|push| !it.applied.contains_key(&push) && is_somewhere(&push))
+        };
+        let is_sure = |it: &&ReplicaLedger| !it.suspect && !it.flipped && !lacks(it);
+        nodes.iter().map(replica).filter(is_sure).count() < least
+    }
+
+    /// Nodes whose disks hold, undamaged, everything that was told to be on all disks.
+    pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
+        let has = |it: &ReplicaLedger, push| it.synced.contains(push) && !it.gone.contains(push);
+        let whole = |it: &ReplicaLedger| {
+            !it.flipped && !it.absent && self.told_synced.iter().all(|push| has(it, push))
+        };
+        self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
+    }
+}
