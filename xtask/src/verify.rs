@@ -16,6 +16,8 @@ use std::time::Instant;
 const SEED_COUNT: u64 = 60;
 /// Of those that have to heal in full.
 const HEALING_SEED_COUNT: u64 = 30;
+/// Of those with a group of masters.
+const GROUP_SEED_COUNT: u64 = 8;
 
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +100,8 @@ pub(crate) fn verify() -> bool {
         simulation::same_trace_in_two_processes(1)?;
         simulation::pinned()?;
         simulation::seeds(1, SEED_COUNT, RunKind::Hard)?;
-        simulation::seeds(1, HEALING_SEED_COUNT, RunKind::Heals)
+        simulation::seeds(1, HEALING_SEED_COUNT, RunKind::Heals)?;
+        simulation::seeds(1, GROUP_SEED_COUNT, RunKind::Masters)
     });
     progress.check("planted bugs", || simulation::planted(&[]));
     if !progress.failed_steps.is_empty() {
