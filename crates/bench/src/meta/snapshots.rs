@@ -30,20 +30,22 @@ struct Waits {
     looks: Latencies,
 }
 
+/// What is run in each round: the second quiet run says what the ratio to the first is worth.
+const SIDES: [&str; 3] = ["busy", "quiet", "again"];
+
 /// The step.
 pub(super) fn measure(meta: &Meta, rig: &Rig, figures: &mut Figures<'_>) -> Result<(), BenchError> {
     // A master that has just begun first waits for leases of the one before it.
     take(rig, "/snapshot-first")?;
     let alone = take(rig, "/snapshot-alone")?;
     let run = alone.mul_f64(1.5).max(RUN_MIN);
-    let (mut took, mut quiet, mut busy) = (Series::default(), Waits::default(), Waits::default());
+    let (mut took, mut waits) = (Series::default(), <[Waits; 3]>::default());
     for round in 0..meta.rounds {
-        // Neither comes first always.
-        for snapshots in [round % 2 == 0, round % 2 == 1] {
-            let (name, waits) = match snapshots {
-                true => (format!("busy-{round}"), &mut busy),
-                false => (format!("quiet-{round}"), &mut quiet),
-            };
+        // None comes first always.
+        let first = usize::try_from(round).unwrap_or_default() % SIDES.len();
+        for side in (first..SIDES.len()).chain(0..first) {
+            let name = format!("{}-{round}", SIDES[side]);
+            let snapshots = side == 0;
             let work = || match snapshots {
                 true => take(rig, &format!("/snapshot-{round}")).map(Some),
                 false => Ok(None),
@@ -51,9 +53,9 @@ pub(super) fn measure(meta: &Meta, rig: &Rig, figures: &mut Figures<'_>) -> Resu
             let (loads, span) = side_by_side(meta, rig, &name, run, work)?;
             span.iter().for_each(|span| took.push(span.as_secs_f64()));
             let [inside, beside, looks] = &loads;
-            waits.inside.merge(&inside.latencies);
-            waits.beside.merge(&beside.latencies);
-            waits.looks.merge(&looks.latencies);
+            waits[side].inside.merge(&inside.latencies);
+            waits[side].beside.merge(&beside.latencies);
+            waits[side].looks.merge(&looks.latencies);
         }
     }
     let tell = |what: &str, value, unit| {
@@ -63,15 +65,17 @@ pub(super) fn measure(meta: &Meta, rig: &Rig, figures: &mut Figures<'_>) -> Resu
     tell(&format!("snapshot of {files} files, nothing else"), alone.as_secs_f64(), "s")?;
     tell("the same beside creates and look-ups", took.median(), "s")?;
     let ms = |latencies: &Latencies, part| latencies.quantile_us(part) / 1e3;
+    let [busy, quiet, again] = &waits;
     tell("creates in the tree, longest wait", ms(&busy.inside, 1.0), "ms")?;
-    for (what, quiet, busy) in [
-        ("creates beside it", &quiet.beside, &busy.beside),
-        ("look-ups", &quiet.looks, &busy.looks),
-    ] {
-        tell(&format!("{what}, p99 without a snapshot"), ms(quiet, 0.99), "ms")?;
-        tell(&format!("{what}, p99 meanwhile"), ms(busy, 0.99), "ms")?;
-        tell(&format!("{what}, p99 beside without"), ms(busy, 0.99) / ms(quiet, 0.99), "times")?;
-    }
+    let tell_others = |what: &str, sides: [&Latencies; 3]| {
+        let [busy, quiet, again] = sides.map(|side| ms(side, 0.99));
+        tell(&format!("{what}, p99 without a snapshot"), quiet, "ms")?;
+        tell(&format!("{what}, p99 meanwhile"), busy, "ms")?;
+        tell(&format!("{what}, p99 beside without"), busy / quiet, "times")?;
+        tell(&format!("{what}, without beside without"), again / quiet, "times")
+    };
+    tell_others("creates beside it", [&busy.beside, &quiet.beside, &again.beside])?;
+    tell_others("look-ups", [&busy.looks, &quiet.looks, &again.looks])?;
     Ok(())
 }
 

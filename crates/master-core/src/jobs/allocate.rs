@@ -6,14 +6,14 @@
 //! - AL1: it waits for nothing: where it cannot be done now, the producer is told, and asks again.
 
 use super::acts::{Act, Acts};
-use super::creation::{Creation, CreationStep, choose, least_created, too_few};
+use super::creation::{Creation, CreationStep, MadeChunk, choose, least_created, too_few};
 use super::events::{JobEvent, PlaceView};
 use super::raise::{RaisedReplica, set_size};
 use crate::applied::Applied;
 use crate::rules::live_file::{is_live_file, no_file};
 use crate::stream_records::AllocateChunk;
 use cairn_protocol::Failure;
-use cairn_types::{ChunkHandle, ChunkVersion, Epoch, ProducerId, ServerId};
+use cairn_types::{ChunkHandle, Epoch, ProducerId, ServerId};
 use std::collections::BTreeSet;
 
 /// Who is to write a chunk.
@@ -81,10 +81,7 @@ impl AllocateJob {
             (AllocatePhase::Creating(creation), JobEvent::RaiseAnswered(server, result)) => {
                 match creation.on_answer(at, (server, result), acts) {
                     CreationStep::Asking => {}
-                    CreationStep::Made(version, raised) => {
-                        let floor = creation.floor(at.view.underway);
-                        self.log(at, floor, (version, raised), acts);
-                    }
+                    CreationStep::Made(made) => self.log(at, made, acts),
                     CreationStep::TooFew(size) => give_up(without_servers(at, size), acts),
                 }
             }
@@ -104,13 +101,8 @@ impl AllocateJob {
     }
 
     /// All replicas of it stand (R10).
-    fn log(
-        &mut self,
-        at: &PlaceView<'_>,
-        floor: ChunkHandle,
-        (version, raised): (ChunkVersion, Vec<RaisedReplica>),
-        acts: &mut Acts<'_>,
-    ) {
+    fn log(&mut self, at: &PlaceView<'_>, made: MadeChunk, acts: &mut Acts<'_>) {
+        let MadeChunk { version, raised, floor } = made;
         acts.propose(AllocateChunk {
             time: at.view.now.wall,
             file: at.place.file,

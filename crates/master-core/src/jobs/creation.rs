@@ -6,11 +6,11 @@
 //!      └─ a fresh number, whoever did not answer is replaced (R8)
 //! ```
 
+use super::acts::Acts;
 use super::events::PlaceView;
 use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again};
 use super::wait_cause::WaitCause;
 use crate::rules::placement::{choose_servers, usable_count, with_room_count};
-use crate::{jobs::acts::Acts, underway::Underway};
 use cairn_protocol::{Failure, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId};
@@ -32,10 +32,19 @@ pub(super) struct Creation {
 pub(super) enum CreationStep {
     /// Somebody has yet to answer.
     Asking,
-    /// All of these stand at this version.
-    Made(ChunkVersion, Vec<RaisedReplica>),
+    /// All of them stand: the chunk may be logged.
+    Made(MadeChunk),
     /// So many could make one, and that is too few.
     TooFew(usize),
+}
+
+/// A chunk that is made and not logged yet.
+#[derive(Debug)]
+pub(super) struct MadeChunk {
+    pub(super) version: ChunkVersion,
+    pub(super) raised: Vec<RaisedReplica>,
+    /// The lowest handle that may still be opened, its own or one below it (GN1).
+    pub(super) floor: ChunkHandle,
 }
 
 impl Creation {
@@ -62,11 +71,6 @@ impl Creation {
         self.round.size()
     }
 
-    /// The lowest handle that may still be opened, this one or below it (GN1).
-    pub(super) fn floor(&self, underway: &Underway) -> ChunkHandle {
-        underway.lowest_made().map_or(self.handle, |it| it.min(self.handle))
-    }
-
     /// A server has answered.
     pub(super) fn on_answer(
         &mut self,
@@ -80,7 +84,9 @@ impl Creation {
         let raised = self.round.raised();
         if self.round.all_answered() || (broken(Rule::R10) && !raised.is_empty()) {
             assert!(!raised.is_empty(), "a chunk is made somewhere");
-            return CreationStep::Made(self.round.to(), raised);
+            let lowest = at.view.underway.lowest_made();
+            let floor = lowest.map_or(self.handle, |it| it.min(self.handle));
+            return CreationStep::Made(MadeChunk { version: self.round.to(), raised, floor });
         }
         // R10, R8: the number is spent; those that did not answer are replaced.
         let kept: Vec<&ReplicaAt> = raised.iter().map(|r| &r.at).collect();

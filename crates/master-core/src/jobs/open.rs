@@ -8,7 +8,7 @@
 //!   (`next_step.rs`).
 
 use super::acts::{Act, Acts};
-use super::creation::{Creation, CreationStep, choose, goal, least_created, too_few};
+use super::creation::{Creation, CreationStep, MadeChunk, choose, goal, least_created, too_few};
 use super::events::{JobEvent, PlaceView};
 use super::raise::{RaisedReplica, set_size};
 use crate::applied::Applied;
@@ -16,7 +16,7 @@ use crate::record::{CloseChunk, OpenChunk};
 use crate::rules::charging::check_charge;
 use crate::rules::closing::{is_hole, open_before};
 use cairn_protocol::{ErrorCode, Failure};
-use cairn_types::{ChunkHandle, ChunkVersion};
+use cairn_types::ChunkHandle;
 use std::collections::BTreeSet;
 
 /// How far the opening is.
@@ -75,10 +75,7 @@ impl OpenJob {
             (OpenPhase::Creating(creation), JobEvent::RaiseAnswered(server, result)) => {
                 match creation.on_answer(at, (server, result), acts) {
                     CreationStep::Asking => {}
-                    CreationStep::Made(version, raised) => {
-                        let floor = creation.floor(at.view.underway);
-                        self.log(at, floor, (version, raised), acts);
-                    }
+                    CreationStep::Made(made) => self.log(at, made, acts),
                     CreationStep::TooFew(size) => without_servers(at, size, acts),
                 }
             }
@@ -98,13 +95,8 @@ impl OpenJob {
     }
 
     /// All replicas of it stand (R10).
-    fn log(
-        &mut self,
-        at: &PlaceView<'_>,
-        floor: ChunkHandle,
-        (version, raised): (ChunkVersion, Vec<RaisedReplica>),
-        acts: &mut Acts<'_>,
-    ) {
+    fn log(&mut self, at: &PlaceView<'_>, made: MadeChunk, acts: &mut Acts<'_>) {
+        let MadeChunk { version, raised, floor } = made;
         let closes = open_before(at.view.state, at.place).map(|(before, _)| before);
         assert_ne!(closes, Some(self.handle), "a chunk does not close itself");
         acts.propose(OpenChunk {

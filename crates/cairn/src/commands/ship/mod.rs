@@ -31,7 +31,7 @@ use log_directory::{LogDirectory, NameFilter};
 use open_source::ShipTarget;
 use serde_json::json;
 use ship_run::{ShipCount, ShipRun, say};
-use std::io::{IsTerminal, stderr};
+use std::io::{ErrorKind, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 
 /// Bytes that all producers together may have under way.
@@ -160,8 +160,10 @@ fn tell_summary(
 fn checked_directory(directory: &Path) -> Result<PathBuf, CliError> {
     let shown = directory.display();
     let doing = || format!("shipping the files of {shown}");
-    let found = std::fs::canonicalize(directory).map_err(Cause::from).map_err(|mut cause| {
-        if cause.why == "no such file on this machine" {
+    let found = std::fs::canonicalize(directory).map_err(|error| {
+        let is_missing = error.kind() == ErrorKind::NotFound;
+        let mut cause = Cause::from(error);
+        if is_missing {
             "no such directory on this machine".clone_into(&mut cause.why);
         }
         CliError::new(doing(), cause)
