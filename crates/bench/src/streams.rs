@@ -3,9 +3,9 @@
 //! - B1: a comparison is worth what the floor gives against itself, so each round has two floors,
 //!   and that ratio is told beside the cell's.
 //! - B2: cell and floors have the same of everything that is not theirs: they take turns at going
-//!   first, what they write goes when the round ends, the disk is at rest before each run, memory is
-//!   warm before one that writes and all that is read is in memory before one that reads, and their
-//!   processes are connected before the clock starts.
+//!   first, what they write goes when the round ends, the disk is at rest before each run, memory
+//!   is warm before one that writes and all that is read is in memory before one that reads, and
+//!   their processes are connected before the clock starts.
 //! - B3: a run takes many times what its CPU time is counted in: a read is short and changes
 //!   nothing, so each side reads several times in a round, in turns.
 
