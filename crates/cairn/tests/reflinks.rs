@@ -31,8 +31,8 @@ fn lacks(scratch: &Path, name: &str, make: &str) -> Option<String> {
         return Some("this kernel does not know it".to_owned());
     }
     let tool = make.split(' ').next().expect("a name");
-    let looks = run(Command::new("sh"), format!("command -v {tool} unshare losetup").as_bytes());
-    if looks.text().lines().count() != 3 {
+    let look = format!("for one in {tool} unshare losetup; do command -v $one || exit 1; done");
+    if !run(Command::new("sh"), look.as_bytes()).status.success() {
         return Some(format!("needs {tool}, unshare and losetup"));
     }
     let script = "truncate -s 1M tried; at=$(losetup --find --show tried); losetup -d \"$at\"";
