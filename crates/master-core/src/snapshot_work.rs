@@ -36,8 +36,8 @@ const SLICES_MAX: usize = 8;
 /// Slices that are begun together: one is applied, and two are walked through, until all that may
 /// be are on their way.
 const SLICES_AT_ONCE: usize = 2;
-/// Extents and producers of a stream in one slice.
-const STREAM_ROWS: u32 = 1024;
+/// Extents and producers of a stream in one slice, as long a turn as one of names.
+const STREAM_ROWS: u32 = 256;
 /// Times after which a server is silent that a tree may take to be still: for so long nobody can
 /// write there. Who asks anew comes after whoever waited meanwhile.
 const PATIENCE: u32 = 2;
