@@ -121,6 +121,8 @@ crate::code! {
         PE2 = 202,
         /// A verdict is taken back only where every block has verified.
         SL2 = 211,
+        /// A stale replica goes when its chunk has what it needs, and not before.
+        GB2 = 212,
         /// Of whom nobody can tell whether its past is this log's, what it had then stays.
         GB4 = 213,
     }

@@ -108,6 +108,10 @@ fn is_needless(
     if broken(Rule::H3) {
         return false;
     }
+    // GB2 broken: what is stale goes, however few the others are.
+    if broken(Rule::GB2) {
+        return true;
+    }
     let (now, servers) = (view.now.time, view.fleet.servers());
     let joined = servers.get(holder).map(|it| it.joined).unwrap_or(now);
     let heard_since = |server| servers.get(server).is_some_and(|it| it.heard > joined);
