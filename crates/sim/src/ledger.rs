@@ -146,6 +146,8 @@ pub(crate) struct Ledger {
     /// What is in streams.
     pub(crate) streams: StreamBook,
     inventories: ToldInventories,
+    /// Nodes of which a replica may be absent.
+    with_absent: BTreeSet<NodeId>,
     /// How often each machine's power went, and its disks alone.
     boots: BTreeMap<NodeId, (u64, u64)>,
     /// Whose disks say of some syncs that they are done when they are not.
@@ -395,6 +397,7 @@ impl Ledger {
 
     /// A node's disk holds what it held when this page was taken.
     pub(crate) fn turn_back(&mut self, node: NodeId, mut page: ServerLedger, at: WorldTime) {
+        self.with_absent.insert(node);
         // A mark that was made before the machine's last boot is doubted (R27).
         let rebooted = self.boots.get(&node).copied().unwrap_or_default() != page.boots;
         for (handle, chunk) in &mut self.chunks {
@@ -419,10 +422,18 @@ impl Ledger {
     /// The process that runs on a node says which it has no more, and which it has: of those that
     /// were lost it may have got a copy while the word was on its way.
     pub(crate) fn told_of(&mut self, node: NodeId, beat: &Heartbeat) {
+        if !beat.lost.is_empty() {
+            self.with_absent.insert(node);
+        }
+        // Each heartbeat tells what is held: nearly never is any of it news.
+        if !self.with_absent.contains(&node) {
+            return;
+        }
         let lost = beat.lost.iter().map(|handle| (*handle, true));
         let held = beat.held.iter().map(|report| (report.handle, false));
         for (handle, absent) in lost.chain(held) {
-            if let Some(replica) = self.chunk(handle).replicas.get_mut(&node) {
+            let chunk = self.chunks.get_mut(&handle);
+            if let Some(replica) = chunk.and_then(|chunk| chunk.replicas.get_mut(&node)) {
                 replica.absent = absent;
             }
         }
@@ -445,6 +456,7 @@ impl Ledger {
 
     /// A process starts on a node: it looks at all directories.
     pub(crate) fn started(&mut self, node: NodeId) {
+        self.with_absent.remove(&node);
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.absent = false;

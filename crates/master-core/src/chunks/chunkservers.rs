@@ -19,10 +19,11 @@ use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
 use crate::rules::garbage::{is_garbage, is_kept, is_purged, left_out_of, named, since};
 use crate::scheduler::Scheduler;
+use crate::state::ChunkRecord;
 use crate::step::Step;
 use cairn_env::{Caller, LogEvent};
 use cairn_protocol::{
-    ChunkserverToMaster, ErrorCode, Failure, ForgetServer, ForgetServerAnswer, Heartbeat,
+    ChunkserverToMaster, ErrorCode, Failure, ForgetServer, ForgetServerAnswer, Garbage, Heartbeat,
     HeartbeatAnswer, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, Response,
     ServedReign, ServerState,
 };
@@ -284,16 +285,12 @@ impl Chunks {
         for report in beat.held.iter().filter(|report| is_kept(step.state, report)) {
             self.fleet.note_unknown(beat.server, report);
         }
-        let mut garbage = Vec::new();
-        for report in &beat.held {
-            if is_garbage(&self.view(step.now, step.state), beat.server, report) {
-                garbage.push(named(report));
-                // It goes with the answer; where that is lost, it is told of again.
-                self.fleet.forget_replica(report.handle, beat.server);
-            }
-        }
+        let chunk = |report: &ReplicaReport| step.state.chunk(report.handle);
+        let chunks: Vec<Option<ChunkRecord>> = beat.held.iter().map(chunk).collect();
+        let garbage = self.take_garbage(step, beat, &chunks);
         let mut left_out = news.left_out;
-        left_out.extend(beat.held.iter().filter_map(|report| left_out_of(step.state, report)));
+        let held = beat.held.iter().zip(&chunks);
+        left_out.extend(held.filter_map(|(report, chunk)| left_out_of(chunk.as_ref(), report)));
         let verify = self.fleet.take_bad_blocks(beat.server);
         let (news, clone_rate) = (news.last, step.state.config().clone_rate);
         let rejoin = false;
@@ -309,6 +306,27 @@ impl Chunks {
             log,
             clone_rate,
         })
+    }
+}
+
+impl Chunks {
+    /// What of what a server holds can go; `chunks` are those of its reports.
+    fn take_garbage(
+        &mut self,
+        step: &Step<'_>,
+        beat: &Heartbeat,
+        chunks: &[Option<ChunkRecord>],
+    ) -> Vec<Garbage> {
+        let mut garbage = Vec::new();
+        for (report, chunk) in beat.held.iter().zip(chunks) {
+            let view = self.view(step.now, step.state);
+            if is_garbage(&view, beat.server, report, chunk.as_ref()) {
+                garbage.push(named(report));
+                // It goes with the answer; where that is lost, it is told of again.
+                self.fleet.forget_replica(report.handle, beat.server);
+            }
+        }
+        garbage
     }
 }
 
