@@ -21,7 +21,7 @@ use cairn_env_os::{
 };
 use cairn_master::{
     CHECKPOINT_LANE, JOINED, Master, MasterConfig, MasterOpenError, RecoveryError, STOPPED,
-    WaitingMember,
+    TAKEN_OUT, WaitingMember,
 };
 use cairn_store::{LogOpenError, StoreOpenError};
 use cairn_types::{Address, CellConfig, Rack, Term};
@@ -354,6 +354,10 @@ pub(crate) fn run_until_halted<C>(
 ) -> Result<(), CliError> {
     match running.wait() {
         Err(HaltReason(why)) if why == STOPPED => Ok(()),
+        Err(HaltReason(why)) if why == TAKEN_OUT => {
+            let advice = "to take it in again, start it with --peers on an empty directory";
+            Err(CliError::new(doing, Cause::new(Exit::Halted, why, advice)))
+        }
         Err(HaltReason(why)) => Err(CliError::new(doing, Cause::new(Exit::Halted, why, advice))),
         Ok(()) => Ok(()),
     }
