@@ -375,7 +375,11 @@ fn a_snapshot_of_a_stream_has_its_bytes_and_its_producers_and_goes_its_own_way()
         assert!(producer.closed && producer.chunks.is_empty() && producer.number.get() == 2);
         assert_eq!(streams.cursor(top, id), streams.cursor(FILE, id));
     }
-    // Which of its bytes others have, too, is told by its extents.
+    // Which of its bytes others have, too, is told by its extents, and not by their order.
+    let later = world.open("later");
+    let chunk = world.allocate(later).expect("made");
+    let bundle = world.fitting(later.0, chunk, (1, 7));
+    world.commit(later, vec![bundle]).expect("committed");
     let part = |file| SharedPart { file, ..SharedPart::default() };
     let asked = CountShared { files: vec![part(FILE), part(top)] };
     let counted = reads::shared(&world.state, &asked).expect("told");
