@@ -15,7 +15,7 @@
 use super::handle_set::HandleSet;
 use super::levels::Levels;
 use crate::record::{OpenChunk, Record, SetVersion};
-use crate::rules::condition::{Condition, condition};
+use crate::rules::condition::{Condition, Undecided, condition};
 use crate::rules::lacking::{ChunkNeeds, Urgency, needs};
 use crate::state::{ChunkRecord, State};
 use crate::stream_records::{AllocateChunk, SealChunk};
@@ -63,6 +63,11 @@ impl Survey {
 
     pub(super) fn conditions(&self) -> &Levels<Condition> {
         &self.conditions
+    }
+
+    /// What a chunk waits for before a copy of it could join its set, as it was last looked at.
+    pub(super) fn undecided(&self, handle: ChunkHandle) -> Undecided {
+        self.conditions.level_of(handle).map(|it| it.undecided).unwrap_or_default()
     }
 
     /// Whether each chunk was looked at once in this term.
