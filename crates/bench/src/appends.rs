@@ -53,6 +53,7 @@ impl Appends {
                 processes: self.shape.processes.unwrap_or(8),
                 callers: self.shape.callers.unwrap_or(8),
                 deadline_s: options.deadline.as_secs(),
+                by: None,
             })?);
         }
         tell(&rounds, printer)

@@ -36,6 +36,8 @@ pub(crate) struct Load {
     pub(crate) processes: u64,
     pub(crate) callers: u64,
     pub(crate) deadline_s: u64,
+    /// Whom the callers say that they are, as `--as` has it; nobody else than who runs the bench.
+    pub(crate) by: Option<&'static str>,
 }
 
 /// What came of it.
@@ -103,6 +105,7 @@ impl RunningLoad {
             let mut command = Command::new(std::env::current_exe().doing(doing)?);
             command
                 .args(["--cell", cell, "--deadline", &load.deadline_s.to_string()])
+                .args(load.by.iter().flat_map(|who| ["--as", who]))
                 .args(["bench-load", "--job", &job])
                 .args(["--process", &process.to_string()])
                 .args(["--processes", &load.processes.to_string()])

@@ -132,7 +132,8 @@ impl Rig {
 
     /// Processes of callers that all do `job`.
     pub(crate) fn load(&self, job: CallerJob, processes: u64, callers: u64) -> Load {
-        Load { job, processes, callers, deadline_s: self.options.deadline.as_secs().max(60) }
+        let deadline_s = self.options.deadline.as_secs().max(60);
+        Load { job, processes, callers, deadline_s, by: None }
     }
 
     /// One run of a load; the CPU seconds are the clients' and the master's.

@@ -400,6 +400,37 @@ impl NameTree {
         accounts.made(ways, record);
     }
 
+    /// The same of several, by ascending ids. None is in the hidden root.
+    pub(super) fn insert_all(&mut self, made: &[(EntryId, &str, EntryRecord)]) {
+        let of_roots = |(id, ..): &(EntryId, &str, EntryRecord)| *id == ROOT || *id == HIDDEN_ROOT;
+        assert!(!made.iter().any(of_roots), "the two roots are there from the start");
+        let (mut entries, mut children) = (Vec::new(), Vec::new());
+        for (id, name, record) in made {
+            self.file_count += u64::from(record.kind == EntryKind::File);
+            entries.push((entry_key(*id), record.pack(*id, name)));
+            children.push(child_of(*id, name, record));
+        }
+        // Mostly they are in order already.
+        children.sort();
+        self.entries.set_sorted(&entries);
+        self.names.set_sorted(&children);
+        let (accounts, ways) = self.accounts_mut();
+        made.iter().for_each(|(.., record)| accounts.made(ways, record));
+    }
+
+    /// Whether no entry has an id from the first to the last of these.
+    pub(super) fn are_fresh(&self, first: EntryId, last: EntryId) -> bool {
+        self.entries.is_free(&entry_key(first), &entry_key(last))
+    }
+
+    /// Whether a directory has no name from the first to the last of these.
+    pub(super) fn are_free(&self, directory: EntryId, first: &str, last: &str) -> bool {
+        let [mut from, mut to] = [Vec::new(), Vec::new()];
+        name_key(directory, first, &mut from);
+        name_key(directory, last, &mut to);
+        self.names.is_free(&from, &to)
+    }
+
     /// Gives an entry, which is and is called so, another parent and name, which is free (NA1).
     pub(super) fn rename(
         &mut self,
@@ -455,12 +486,7 @@ impl NameTree {
 
     /// Enters a name into its directory.
     fn enter(&mut self, id: EntryId, name: &str, record: &EntryRecord) {
-        let (mut key, mut child) = (Vec::new(), Vec::new());
-        name_key(record.parent, name, &mut key);
-        put_near(&mut child, id.get(), record.parent.get());
-        if record.kind == EntryKind::Directory {
-            child.push(IS_DIRECTORY);
-        }
+        let (key, child) = child_of(id, name, record);
         self.names.set(&key, &child);
     }
 }
@@ -535,6 +561,17 @@ fn name_key(directory: EntryId, name: &str, key: &mut Vec<u8>) {
     key.clear();
     key.extend_from_slice(&directory.get().to_be_bytes());
     key.extend_from_slice(name.as_bytes());
+}
+
+/// What the tree of names has of an entry.
+fn child_of(id: EntryId, name: &str, record: &EntryRecord) -> (Vec<u8>, Vec<u8>) {
+    let (mut key, mut child) = (Vec::with_capacity(ID_SIZE + name.len()), Vec::new());
+    name_key(record.parent, name, &mut key);
+    put_near(&mut child, id.get(), record.parent.get());
+    if record.kind == EntryKind::Directory {
+        child.push(IS_DIRECTORY);
+    }
+    (key, child)
 }
 
 fn unpack_child(directory: EntryId, packed: &[u8]) -> Option<(EntryId, EntryKind)> {
