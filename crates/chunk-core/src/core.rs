@@ -521,10 +521,7 @@ impl ChunkCore {
     /// Lets go of a replica that the master calls garbage: nothing newer than the version named,
     /// and nothing that takes part in a lease (R33).
     fn collect(&mut self, handle: ChunkHandle, version: ChunkVersion) {
-        let may_go = self.table.get(handle).is_some_and(|replica| {
-            replica.can_go() && (replica.stored().version() <= version || broken(Rule::R33))
-        });
-        if may_go {
+        if self.table.may_collect(handle, version) {
             let job = ChunkJob::Trash { handle, version };
             self.out.chunk_job(handle, DiskPurpose::Trashed(handle), job);
         }

@@ -117,9 +117,9 @@ cairn_types::message! {
     pub struct ReplacedRange { 1 => handle: ChunkHandle, 2 => offset: u64, 3 => size: u64 }
 }
 cairn_types::message! {
-    /// A range of a stream stands in a chunk of its own from now on, where it still stands as it did
-    /// when that was made (R45). The chunk is closed, and has these bytes and no others, on disks
-    /// of `set_size` servers.
+    /// A range of a stream stands in a chunk of its own from now on, where it still stands as it
+    /// did when that was made (R45). The chunk is closed, and has these bytes and no others, on
+    /// disks of `set_size` servers.
     pub struct ReplaceRange {
         1 => time: WallTime,
         2 => file: EntryId,

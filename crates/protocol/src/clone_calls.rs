@@ -1,6 +1,6 @@
 //! Copying a chunk to a server that has no replica of it (R30): ordered by the master, done by the
-//! receiver with `Fetch`. And copying one on its own server, to be another chunk (R32), or making one
-//! of ranges of several (R45).
+//! receiver with `Fetch`. And copying one on its own server, to be another chunk (R32), or making
+//! one of ranges of several (R45).
 //!
 //! ```text
 //!   master ──CloneChunk──► receiver ──Fetch──► source        mutations go on

@@ -1,7 +1,7 @@
 //! Jobs: work of the cell that takes a while and that a person may ask about (design §9).
 //!
-//! An id is a text that says what it is of (`repair`, `balance`, `settle`, `drain-…`): it is the same after
-//! a restart of the master.
+//! An id is a text that says what it is of (`repair`, `balance`, `settle`, `drain-…`): it is the
+//! same after a restart of the master.
 
 use cairn_types::{ServerId, WallTime};
 

@@ -1,8 +1,9 @@
-//! Chunks that are made of ranges of others (R45): each range is read with the blocks that it lies in,
-//! which are verified, and goes to the end of a clone.
+//! Chunks that are made of ranges of others (R45): each range is read with the blocks that it lies
+//! in, which are verified, and goes to the end of a clone.
 //!
 //! - GA1: a block that does not match its checksum gives nothing to anybody.
-//! - GA2: a range that is not there to its last byte gives nothing: what lacks is nobody's to guess.
+//! - GA2: a range that is not there to its last byte gives nothing: what lacks is nobody's to
+//!   guess.
 
 use crate::chunk_store::ChunkStore;
 use bytes::Bytes;

@@ -286,7 +286,7 @@ mod tests {
     fn no_setting_goes_without_a_least_and_a_most_value() {
         let standard = CellConfig::standard;
         type Set = fn(&mut CellConfig, u64);
-        let all: [(&str, Set); 17] = [
+        let all: [(&str, Set); 16] = [
             ("chunk_size", |config, value| config.chunk_size = value),
             ("block_size", |config, value| config.block_size = value as u32),
             ("replication", |config, value| config.replication = value as u32),
@@ -302,7 +302,6 @@ mod tests {
             ("keep_deleted_ms", |config, value| config.keep_deleted_ms = value),
             ("clones_per_server", |config, value| config.clones_per_server = value as u32),
             ("clones_per_cell", |config, value| config.clones_per_cell = value as u32),
-            ("settle_rate", |config, value| config.settle_rate = value),
             ("settle_after_ms", |config, value| config.settle_after_ms = value),
         ];
         for (setting, set) in all {
@@ -325,6 +324,13 @@ mod tests {
             refused(&CellConfig { clone_rate, clones_per_server, ..CellConfig::small() })
         };
         assert_eq!([1 << 20, 2 << 20].map(of), [Some("clone_rate"), None]);
+    }
+
+    #[test]
+    fn settling_has_a_rate_at_which_it_gets_on_or_is_off() {
+        let of = |settle_rate| refused(&CellConfig { settle_rate, ..CellConfig::standard() });
+        assert_eq!([0, 65_536, 8 << 20].map(of), [None; 3]);
+        assert_eq!([1, 65_535, u64::MAX].map(of), [Some("settle_rate"); 3]);
     }
 
     #[test]

@@ -68,11 +68,16 @@ impl ChunkCore {
     }
 
     fn obey(&mut self, term: Term, server: ServerId) -> Result<(), Failure> {
-        let me = self.me.at.server;
-        if server != me {
-            let line = format!("server {server} is meant, this is {me}");
-            return Err(Failure::refused(ErrorCode::WrongServer, line));
-        }
+        check_meant(self.me.at.server, server)?;
         self.link.obey_term(term, &mut self.out)
     }
+}
+
+/// Whether this server is the one that is meant (R5).
+fn check_meant(me: ServerId, server: ServerId) -> Result<(), Failure> {
+    if server == me {
+        return Ok(());
+    }
+    let line = format!("server {server} is meant, this is {me}");
+    Err(Failure::refused(ErrorCode::WrongServer, line))
 }

@@ -52,8 +52,8 @@ pub(crate) fn choose_servers(
     chosen.into_iter().map(|server| at(server).clone()).collect()
 }
 
-/// The same for a chunk that is made of what servers have (R45): in each rack, those first that have
-/// the most of it.
+/// The same for a chunk that is made of what servers have (R45): in each rack, those first that
+/// have the most of it.
 pub(crate) fn choose_holders(
     view: &View<'_>,
     has: &BTreeMap<ServerId, u64>,

@@ -11,7 +11,7 @@ use super::{KeptAbove, Remembered, State};
 use crate::applied::{Applied, Changed, ChunkAbandoned, RangeReplaced};
 use crate::record::{
     ATTRIBUTES_LEVEL, Begin, FoundCell, QUOTA_LEVEL, RANGE_LEVEL, Record, SNAPSHOT_LEVEL,
-    STREAM_LEVEL,
+    STREAM_LEVEL, SetCellSettings,
 };
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
@@ -156,17 +156,19 @@ fn change(state: &mut State, record: &Record) -> Result<Applied, Failure> {
         | Record::SealChunk(_)
         | Record::AbandonChunk(_) => change_streams(state, record),
         Record::ReplaceRange(_) | Record::NoteSettled(_) => change_ranges(state, record),
-        Record::SetCellSettings(record) => {
-            if record.settle_rate.is_some() || record.settle_after_ms.is_some() {
-                state.check_level(RANGE_LEVEL, "settling")?;
-            }
-            change_settings(&mut state.config, record)
-        }
+        Record::SetCellSettings(record) => set_cell_settings(state, record),
         Record::RaiseLevel(record) => {
             state.level = state.level.max(record.level);
             Ok(Applied::Changed(Changed::default()))
         }
     }
+}
+
+fn set_cell_settings(state: &mut State, record: &SetCellSettings) -> Result<Applied, Failure> {
+    if record.settle_rate.is_some() || record.settle_after_ms.is_some() {
+        state.check_level(RANGE_LEVEL, "settling")?;
+    }
+    change_settings(&mut state.config, record)
 }
 
 /// Those of a record, where the log may have them: an image of a lower level has no room.

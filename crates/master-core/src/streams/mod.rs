@@ -38,7 +38,7 @@ use cairn_protocol::{
 use cairn_types::{ChunkHandle, EntryId, ProducerId};
 use followers::Followers;
 use sealing::Sealing;
-use settling::Settling;
+use settling::StreamSettling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
@@ -67,7 +67,7 @@ pub(crate) struct StreamWork {
     allocations: Vec<Allocation>,
     followers: Followers,
     sealing: Sealing,
-    settling: Settling,
+    settling: StreamSettling,
 }
 
 /// So many requests wait for chunks at once.

@@ -7,10 +7,10 @@
 //!           ├─ nothing to be done ─► NoteSettled
 //!           └─ a chunk that is written keeps much behind it ─► it is sealed
 //! ```
-//! - ST1: of a file one window is copied at a time, of the cell as many as half its servers.
-//! - ST2: nothing here is needed after a fail-over: what is to be done is found by the rows of the
+//! - SZ1: of a file one window is copied at a time, of the cell as many as half its servers.
+//! - SZ2: nothing here is needed after a fail-over: what is to be done is found by the rows of the
 //!   state, and what was half done is garbage.
-//! - ST3: what one tick looks at is bounded, however many streams there are.
+//! - SZ3: what one tick looks at is bounded, however many streams there are.
 
 use super::window::{RANGES_MAX, SettleStep, next_window};
 use crate::chunk_place::ChunkPlace;
@@ -38,7 +38,7 @@ const REST_MAX: Duration = Duration::from_secs(60);
 
 /// A window that is being copied.
 #[derive(Debug)]
-struct UnderWay {
+struct CopiedWindow {
     file: EntryId,
     size: u64,
 }
@@ -58,16 +58,16 @@ struct PendingFile {
 
 /// What is under way.
 #[derive(Debug, Default)]
-pub(super) struct Settling {
+pub(super) struct StreamSettling {
     /// Behind which file the walk goes on.
     walk: EntryId,
     files: BTreeMap<EntryId, PendingFile>,
-    under_way: BTreeMap<ChunkPlace, UnderWay>,
+    under_way: BTreeMap<ChunkPlace, CopiedWindow>,
     noting: BTreeMap<ProposalId, EntryId>,
     pace: JobPace,
 }
 
-impl Settling {
+impl StreamSettling {
     fn is_busy(&self, file: EntryId) -> bool {
         self.under_way.values().any(|it| it.file == file)
             || self.noting.values().any(|it| *it == file)
@@ -166,7 +166,7 @@ impl Settling {
                 self.pace.is_at_work(step.now);
                 let (mut chunk_step, scheduler) = chunks.for_streams(step);
                 let place = WrittenChunks(scheduler).assemble(&mut chunk_step, (file, plan));
-                self.under_way.insert(place, UnderWay { file, size });
+                self.under_way.insert(place, CopiedWindow { file, size });
             }
             SettleStep::Note { settled_to, done } => {
                 let (time, length) = (step.now.wall, entry.length);

@@ -4,8 +4,8 @@
 //!   settled        | small small large small small ...      | written
 //!                  └ a window: at most a chunk's bytes ┘
 //! ```
-//! - WI1: what has a quarter of a chunk is as it shall be, and is passed over; so is what nobody has
-//!   whole any more (R28).
+//! - WI1: what has a quarter of a chunk is as it shall be, and is passed over; so is what nobody
+//!   has whole any more (R28).
 //! - WI2: a window that ends because nothing more has room in its chunk, and the next extent beside
 //!   it, have more than a chunk together: so there is at most an extent for each quarter of a
 //!   chunk, and one for each range that cannot be settled.
@@ -51,7 +51,7 @@ pub(super) enum SettleStep {
 
 /// Extents that are small and stand side by side.
 #[derive(Debug, Default)]
-struct Run {
+struct ExtentRun {
     extents: Vec<(Extent, ChunkHandle)>,
     size: u64,
     sources: BTreeMap<ChunkHandle, Vec<SourceReplica>>,
@@ -74,7 +74,7 @@ enum RunEnd {
 }
 
 /// How a chunk of a stream may be taken of.
-enum Source {
+enum SourceState {
     Good(Vec<SourceReplica>),
     /// A producer writes it.
     Written,
@@ -85,10 +85,10 @@ enum Source {
 }
 
 /// What was found behind what is settled.
-struct Found {
+struct FoundRun {
     /// Up to there it is as it shall be.
     passed: u64,
-    run: Run,
+    run: ExtentRun,
     end: RunEnd,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn next_window(
     let patience = Duration::from_millis(config.settle_after_ms);
     let before = view.state.streams().settled().settled_to(file);
     let over = waited.filter(|(_, waited)| *waited >= patience).map(|(handle, _)| handle);
-    let Found { mut passed, run, end } = find(view, (file, before), over);
+    let FoundRun { mut passed, run, end } = find(view, (file, before), over);
     let age = view.now.wall.as_millis().saturating_sub(entry.modified.as_millis());
     let is_quiet = u128::from(age) >= patience.as_millis();
     let least = if is_quiet { 2 } else { GROWING_COUNT };
@@ -136,25 +136,27 @@ pub(super) fn next_window(
 }
 
 /// Looks at the extents from there on; `over`: a chunk that was waited for long enough.
-fn find(view: &View<'_>, (file, from): (EntryId, u64), over: Option<ChunkHandle>) -> Found {
+fn find(view: &View<'_>, (file, from): (EntryId, u64), over: Option<ChunkHandle>) -> FoundRun {
     let chunk_size = view.state.config().chunk_size;
-    let mut found = Found { passed: from, run: Run::default(), end: RunEnd::EndOfFile };
+    let mut found = FoundRun { passed: from, run: ExtentRun::default(), end: RunEnd::EndOfFile };
     for extent in view.state.streams().extents_from(file, from).take(RANGES_MAX + PASSED_MAX) {
         let handle = view.state.chunk_at(file, extent.index);
         let run = &mut found.run;
         let source = match handle {
             Some(handle) => source_of(view, handle, &extent, run),
-            None => Source::Lacks,
+            None => SourceState::Lacks,
         };
         let handle = handle.unwrap_or_default();
         let passes = match &source {
-            Source::Good(_) => run.extents.is_empty() && extent.size >= (chunk_size / 4).max(1),
-            Source::Lacks => true,
+            SourceState::Good(_) => {
+                run.extents.is_empty() && extent.size >= (chunk_size / 4).max(1)
+            }
+            SourceState::Lacks => true,
             // What was away for so long is not waited for.
-            Source::Away => over == Some(handle),
-            Source::Written => false,
+            SourceState::Away => over == Some(handle),
+            SourceState::Written => false,
         };
-        let Source::Good(replicas) = source else {
+        let SourceState::Good(replicas) = source else {
             if passes && run.extents.is_empty() {
                 found.passed = extent.end;
                 continue;
@@ -196,16 +198,21 @@ fn first_of_last(extents: &[(Extent, ChunkHandle)], least: usize) -> Option<usiz
 }
 
 /// How a chunk may be taken of, up to the end of an extent.
-fn source_of(view: &View<'_>, handle: ChunkHandle, extent: &Extent, run: &Run) -> Source {
-    let Some(chunk) = view.state.chunk(handle) else { return Source::Lacks };
+fn source_of(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    extent: &Extent,
+    run: &ExtentRun,
+) -> SourceState {
+    let Some(chunk) = view.state.chunk(handle) else { return SourceState::Lacks };
     if !chunk.closed || view.state.streams().open_chunk(handle).is_some() {
-        return Source::Written;
+        return SourceState::Written;
     }
     let needed = extent.chunk_offset + extent.size;
     if let Some(known) = run.sources.get(&handle) {
         let has = known.iter().filter(|(_, length)| *length >= needed);
         let has: Vec<SourceReplica> = has.cloned().collect();
-        return if has.is_empty() { Source::Lacks } else { Source::Good(has) };
+        return if has.is_empty() { SourceState::Lacks } else { SourceState::Good(has) };
     }
     let good = good(view, handle, &chunk);
     let has = good.iter().filter(|(_, replica)| replica.length >= needed);
@@ -215,9 +222,9 @@ fn source_of(view: &View<'_>, handle: ChunkHandle, extent: &Extent, run: &Run) -
     };
     let live: Vec<SourceReplica> = live.filter_map(at).collect();
     match (live.is_empty(), good.is_empty(), has.count()) {
-        (false, ..) => Source::Good(live),
-        (true, false, 0) => Source::Lacks,
-        _ => Source::Away,
+        (false, ..) => SourceState::Good(live),
+        (true, false, 0) => SourceState::Lacks,
+        _ => SourceState::Away,
     }
 }
 
@@ -225,7 +232,7 @@ fn source_of(view: &View<'_>, handle: ChunkHandle, extent: &Extent, run: &Run) -
 fn plan(
     view: &View<'_>,
     entry: &EntryRecord,
-    (run, first): (Run, usize),
+    (run, first): (ExtentRun, usize),
     settled_to: Option<u64>,
     random: &mut Random,
 ) -> Option<AssemblyPlan> {
