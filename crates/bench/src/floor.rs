@@ -87,13 +87,18 @@ impl Floor {
         self.measure(servers, client)
     }
 
-    /// One read of the first server's file, which is warm from the write.
+    /// What a read reads: the first server's file.
+    pub(crate) fn read_from(&self) -> &Path {
+        &self.files[0]
+    }
+
+    /// One read of it.
     pub(crate) fn read(&self) -> Result<StreamRun, BenchError> {
         self.read_file().doing(|| "running the floor of a read".to_owned())
     }
 
     fn read_file(&self) -> io::Result<StreamRun> {
-        let file = Some(self.files[0].as_path());
+        let file = Some(self.read_from());
         let mut server = FloorProcess::start(FloorRole::Serve, file, None, self.frames)?;
         let address = server.line()?;
         let client = FloorProcess::start(FloorRole::Read, None, Some(&address), self.frames)?;

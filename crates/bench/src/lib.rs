@@ -18,6 +18,7 @@ mod latencies;
 mod load;
 mod meta;
 mod own_cell;
+mod page_cache;
 mod pairs;
 mod printer;
 mod runtime;

@@ -51,6 +51,16 @@ pub(crate) struct StreamRun {
 }
 
 impl StreamRun {
+    /// Several runs as one.
+    pub(crate) fn sum(runs: impl Iterator<Item = Self>) -> Self {
+        let none = Self { bytes: 0, seconds: 0.0, cpu_seconds: 0.0 };
+        runs.fold(none, |sum, run| Self {
+            bytes: sum.bytes + run.bytes,
+            seconds: sum.seconds + run.seconds,
+            cpu_seconds: sum.cpu_seconds + run.cpu_seconds,
+        })
+    }
+
     pub(crate) fn megabytes_per_second(&self) -> f64 {
         self.bytes as f64 / 1e6 / self.seconds
     }
@@ -134,6 +144,13 @@ mod tests {
         let series = Series::of([5.0, 1.0, 3.0].into_iter());
         assert_eq!(series.spread(1), "3.0 (1.0–5.0)");
         assert!(Series::default().median().is_nan());
+    }
+
+    #[test]
+    fn runs_of_a_side_are_one_long_run() {
+        let run = |bytes, seconds, cpu_seconds| StreamRun { bytes, seconds, cpu_seconds };
+        let sum = StreamRun::sum([run(3_000_000, 1.0, 0.5), run(5_000_000, 3.0, 0.5)].into_iter());
+        assert_eq!((sum.megabytes_per_second(), sum.cpu_seconds), (2.0, 1.0));
     }
 
     #[test]

@@ -3,13 +3,17 @@
 //! - B1: a comparison is worth what the floor gives against itself, so each round has two floors,
 //!   and that ratio is told beside the cell's.
 //! - B2: cell and floors have the same of everything that is not theirs: they take turns at going
-//!   first, what they write goes when the round ends, the disk is at rest and memory is warm before
-//!   each run that writes, and their processes are connected before the clock starts.
+//!   first, what they write goes when the round ends, the disk is at rest before each run, memory
+//!   is warm before one that writes and all that is read is in memory before one that reads, and
+//!   their processes are connected before the clock starts.
+//! - B3: a run takes many times what its CPU time is counted in: a read is short and changes
+//!   nothing, so each side reads several times in a round, in turns.
 
 use crate::error::{BenchError, Doing};
 use crate::floor::{Floor, warm_memory};
 use crate::load::{CallerJob, Load};
 use crate::own_cell::OwnCell;
+use crate::page_cache::warm_files;
 use crate::pairs::{ComparedRound, Comparison, Series, StreamRun};
 use crate::surroundings::{LoadShape, Surroundings};
 use clap::Args;
@@ -19,6 +23,8 @@ use std::fs::File;
 /// Megabytes that a fresh cell is given before it is measured: connections are made, leases asked
 /// for.
 const WARM_UP_MEGABYTES: u64 = 16;
+/// How often each side reads in a round (B3).
+const READS: u64 = 6;
 
 /// Arguments of `bench write` and `bench read`.
 #[derive(Args, Debug)]
@@ -142,12 +148,14 @@ impl<'a> StreamRound<'a> {
             }
         }
         let mut runs = Vec::new();
-        for side in turns(round) {
-            runs.push((side, self.measured(side, direction)?));
+        for turn in 0..if direction == Direction::Read { READS } else { 1 } {
+            for side in turns(round + turn) {
+                runs.push((side, self.measured(side, direction)?));
+            }
         }
         let of = |side| {
-            let run = runs.iter().find(|(whose, _)| *whose == side);
-            run.expect("each side has its turn").1
+            let its_own = runs.iter().filter(|(whose, _)| *whose == side);
+            StreamRun::sum(its_own.map(|(_, run)| *run))
         };
         let (cell, floor, second_floor) = (of(Side::Cell), of(Side::Floor), of(Side::SecondFloor));
         Ok(ComparedRound { cell, floor, second_floor })
@@ -156,6 +164,14 @@ impl<'a> StreamRound<'a> {
     /// A run that pays neither for the one before nor for the machine's memory (B2).
     fn measured(&self, side: Side, direction: Direction) -> Result<StreamRun, BenchError> {
         let directory = &self.around.directory;
+        if direction == Direction::Read {
+            let path = match side {
+                Side::Cell => directory.join("cell"),
+                Side::Floor => self.floors[0].read_from().to_owned(),
+                Side::SecondFloor => self.floors[1].read_from().to_owned(),
+            };
+            warm_files(&path).doing(|| format!("reading what is under {}", path.display()))?;
+        }
         let written_back = File::open(directory).and_then(|file| Ok(rustix::fs::syncfs(file)?));
         written_back.doing(|| format!("writing back what is under {}", directory.display()))?;
         if direction == Direction::Write {

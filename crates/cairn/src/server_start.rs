@@ -316,7 +316,7 @@ pub(crate) fn start_chunkserver(
 }
 
 /// A server's part of the process's descriptors, what its peers may make it hold, and who measures
-/// that; says where descriptors are few.
+/// that; warns where a server of its own has few.
 fn bounds(
     limits: ServerLimits,
     directories: usize,
@@ -328,8 +328,9 @@ fn bounds(
         None => DescriptorBudget::raise(),
     };
     let share = budget.share(directories, servers)?;
-    let is_chosen = limits.descriptors.is_some();
-    if share.accepted_max < LaunchLimits::default().accepted_max && !is_chosen {
+    // Whoever chose the limit knows it, and a whole cell in one process serves one person.
+    let is_known = limits.descriptors.is_some() || servers > 1;
+    if share.accepted_max < LaunchLimits::default().accepted_max && !is_known {
         let event = LogEvent::warn("few file descriptors")
             .with_number("limit", budget.limit() as u64)
             .with_number("connections", share.accepted_max as u64)

@@ -71,15 +71,15 @@ pub(crate) struct NetworkContext {
 }
 
 impl NetworkContext {
-    pub(crate) fn new(poller: Poller) -> Self {
+    pub(crate) fn new(poller: Poller, tap: RpcTap) -> Self {
         Self {
             now: crate::clock::boot_time(),
             poller,
             timers: LoopTimers::default(),
-            buffers: ReadBuffers::default(),
+            buffers: ReadBuffers::new(tap.is_open()),
             news: VecDeque::new(),
             relay_events: VecDeque::new(),
-            tap: RpcTap::default(),
+            tap,
         }
     }
 }

@@ -18,24 +18,27 @@ pub(crate) fn encode_request(
     encode_frame(request.kind(), FrameKind::Request, id, &message, payload_size, out);
 }
 
-/// Appends the head of an answer's frame; whether its payload follows. An answer over its limit is
-/// a defect of the driver: it is told to the one who asked, at nobody else's cost.
+/// Appends the head of an answer's frame; says what became of it: behind a response its payload
+/// follows. An answer over its limit is a defect of the driver: it is told to the one who asked, at
+/// nobody else's cost.
 pub(crate) fn encode_answer(
     request: RequestId,
     answer: &Result<Response, Failure>,
     payload_size: usize,
     out: &mut Vec<u8>,
-) -> bool {
+) -> FrameKind {
     match answer {
-        Ok(response) if encode_response(request, response, payload_size, out) => true,
+        Ok(response) if encode_response(request, response, payload_size, out) => {
+            FrameKind::Response
+        }
         Ok(response) => {
             let why = format!("the answer of rpc {} is over its limit", response.kind());
             encode_failure(request, &Failure::unknown(ErrorCode::Internal, why), out);
-            false
+            FrameKind::Failure
         }
         Err(failure) => {
             encode_failure(request, failure, out);
-            false
+            FrameKind::Failure
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::push_receiver::{PushReceiver, Received};
 use bytes::Bytes;
 use cairn_env::Answer;
 use cairn_env::buffer_pool::{Buffer, BufferPool};
+use cairn_format::RPC_LOG_MESSAGE_MAX;
 use cairn_protocol::{
     ErrorCode, FRAME_HEADER_SIZE, Failure, FrameError, FrameHeader, FrameKind, Push, Request,
     RequestId, Response,
@@ -30,21 +31,30 @@ pub(crate) const READ_BUDGET: usize = 288 << 10;
 /// A carry buffer that a large message made larger than this is not kept for the next.
 const CARRY_KEPT_MAX: usize = 64 << 10;
 
+/// A message as it travelled: its size, and where its bytes are until the next reading, as far as
+/// they are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawMessage {
+    pub(crate) size: usize,
+    start: usize,
+    kept: usize,
+}
+
 /// Something that came in.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A request without payload, and the size of its message.
-    Request(RequestId, Request, usize),
-    /// The head of a push; its segments follow.
-    PushStarted { id: RequestId, push: Push, size: usize },
+    /// A request without payload.
+    Request(RequestId, Request, RawMessage),
+    /// The head of a push, which brings so many bytes; its segments follow.
+    PushStarted { id: RequestId, push: Push, size: usize, message: RawMessage },
     /// Verified bytes of the push at hand; `last` ends it.
     PushSegment { bytes: Bytes, last: bool },
     /// The push at hand does not match its checksums; its other bytes are skipped.
     PushCorrupt,
     /// A push that cannot be right; its bytes are skipped.
     PushRefused(RequestId, Failure),
-    /// An answer, whole, with the bytes of its message.
-    Answered { id: RequestId, rpc: u16, message_size: usize, result: Result<Answer, Failure> },
+    /// An answer, whole.
+    Answered { id: RequestId, rpc: u16, message: RawMessage, result: Result<Answer, Failure> },
     /// Not a frame that this side can take: the connection is of no further use.
     Broken { id: RequestId, failure: Failure },
 }
@@ -68,16 +78,44 @@ pub(crate) struct ReadBuffers {
     spare_carry: Vec<u8>,
     /// An empty list, kept for the next reading.
     arrivals: Vec<Arrival>,
+    messages: RawMessages,
 }
 
-impl Default for ReadBuffers {
-    fn default() -> Self {
-        let (pool, scratch) = (BufferPool::default(), vec![0; SCRATCH_SIZE]);
-        Self { pool, scratch, spare_carry: Vec::new(), arrivals: Vec::new() }
+/// The messages of what arrived in the latest reading, as they travelled, where somebody keeps
+/// them: those that are not longer than a log's may be.
+#[derive(Debug)]
+struct RawMessages {
+    are_kept: bool,
+    bytes: Vec<u8>,
+}
+
+impl RawMessages {
+    fn keep(&mut self, message: &[u8]) -> RawMessage {
+        let (size, start, wanted) = (message.len(), self.bytes.len(), self.wanted(message));
+        self.bytes.extend_from_slice(wanted);
+        RawMessage { size, start, kept: wanted.len() }
+    }
+
+    /// The message, or nothing where it is not kept.
+    fn wanted<'a>(&self, message: &'a [u8]) -> &'a [u8] {
+        if self.are_kept && message.len() <= RPC_LOG_MESSAGE_MAX { message } else { &[] }
     }
 }
 
 impl ReadBuffers {
+    /// Those of a loop; whether messages are kept as they travelled, until the next reading.
+    pub(crate) fn new(keeps_messages: bool) -> Self {
+        let (pool, scratch) = (BufferPool::default(), vec![0; SCRATCH_SIZE]);
+        let messages = RawMessages { are_kept: keeps_messages, bytes: Vec::new() };
+        Self { pool, scratch, spare_carry: Vec::new(), arrivals: Vec::new(), messages }
+    }
+
+    /// The bytes of a message of the latest reading; none where it is too long to be kept, or
+    /// nobody keeps any.
+    pub(crate) fn message(&self, message: RawMessage) -> &[u8] {
+        &self.messages.bytes[message.start..message.start + message.kept]
+    }
+
     /// An empty list of arrivals, to be given back.
     pub(crate) fn take_arrivals(&mut self) -> Vec<Arrival> {
         std::mem::take(&mut self.arrivals)
@@ -118,12 +156,19 @@ enum Sink {
     Answer {
         id: RequestId,
         response: Response,
-        /// Bytes of the response, as it came.
-        message_size: usize,
+        /// Bytes of the response, as it came, and these where they are kept.
+        message: (usize, Vec<u8>),
         buffer: Buffer,
         filled: usize,
     },
     Push(PushReceiver),
+}
+
+/// What a reading takes from, and where it puts what came.
+struct Intake<'a> {
+    pool: &'a BufferPool,
+    arrivals: &'a mut Vec<Arrival>,
+    messages: &'a mut RawMessages,
 }
 
 /// The reading half of a connection.
@@ -185,7 +230,9 @@ impl FrameReader {
         buffers: &mut ReadBuffers,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<bool, Ended> {
-        let ReadBuffers { pool, scratch, spare_carry, .. } = buffers;
+        let ReadBuffers { pool, scratch, spare_carry, messages, .. } = buffers;
+        messages.bytes.clear();
+        let mut intake = Intake { pool, arrivals, messages };
         let scratch_size = scratch.len().min(limit);
         let scratch = &mut scratch[..scratch_size];
         let mut taken = 0;
@@ -202,11 +249,11 @@ impl FrameReader {
                 Err(errno) => return Err(Ended::Failed(errno)),
             };
             if is_direct {
-                self.sink.advance(count, pool, arrivals);
+                self.sink.advance(count, &mut intake);
             } else if let Err(Broken(id, failure)) =
-                self.take(&scratch[..count], pool, spare_carry, arrivals)
+                self.take(&scratch[..count], spare_carry, &mut intake)
             {
-                arrivals.push(Arrival::Broken { id, failure });
+                intake.arrivals.push(Arrival::Broken { id, failure });
                 return Ok(false);
             }
             self.received += count as u64;
@@ -222,12 +269,11 @@ impl FrameReader {
     fn take(
         &mut self,
         bytes: &[u8],
-        pool: &BufferPool,
         spare_carry: &mut Vec<u8>,
-        arrivals: &mut Vec<Arrival>,
+        intake: &mut Intake<'_>,
     ) -> Result<(), Broken> {
         if self.carry.is_empty() {
-            let used = self.frames(bytes, pool, arrivals)?;
+            let used = self.frames(bytes, intake)?;
             let rest = &bytes[used..];
             if !rest.is_empty() {
                 self.carry = std::mem::take(spare_carry);
@@ -237,7 +283,7 @@ impl FrameReader {
         }
         let mut carry = std::mem::take(&mut self.carry);
         carry.extend_from_slice(bytes);
-        let used = self.frames(&carry, pool, arrivals)?;
+        let used = self.frames(&carry, intake)?;
         carry.drain(..used);
         if !carry.is_empty() {
             self.carry = carry;
@@ -248,28 +294,23 @@ impl FrameReader {
     }
 
     /// Takes frames and payload; how many bytes it could use.
-    fn frames(
-        &mut self,
-        bytes: &[u8],
-        pool: &BufferPool,
-        arrivals: &mut Vec<Arrival>,
-    ) -> Result<usize, Broken> {
+    fn frames(&mut self, bytes: &[u8], intake: &mut Intake<'_>) -> Result<usize, Broken> {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
             if matches!(self.sink, Sink::Head) {
                 let Some((header, message)) = whole_head(rest)? else { break };
                 at += FRAME_HEADER_SIZE + message.len();
-                self.head(&header, message, pool, arrivals)?;
+                self.head(&header, message, intake)?;
             } else if let Sink::Skip(left) = &mut self.sink {
                 let count = rest.len().min(*left);
                 at += count;
-                self.sink.advance(count, pool, arrivals);
+                self.sink.advance(count, intake);
             } else if let Some(target) = self.sink.target() {
                 let count = rest.len().min(target.len());
                 target[..count].copy_from_slice(&rest[..count]);
                 at += count;
-                self.sink.advance(count, pool, arrivals);
+                self.sink.advance(count, intake);
             }
         }
         Ok(at)
@@ -279,8 +320,7 @@ impl FrameReader {
         &mut self,
         header: &FrameHeader,
         message: &[u8],
-        pool: &BufferPool,
-        arrivals: &mut Vec<Arrival>,
+        intake: &mut Intake<'_>,
     ) -> Result<(), Broken> {
         let (id, size) = (header.request, header.payload_size as usize);
         let broken = |why: String| Err(Broken(id, Failure::refused(ErrorCode::Invalid, why)));
@@ -288,10 +328,14 @@ impl FrameReader {
         match (self.expecting, header.kind) {
             (Expecting::Requests, FrameKind::Request) => {
                 match Request::decode(header.rpc, message).map_err(wrong)? {
-                    Some(Request::Push(push)) => self.push(id, push, size, pool, arrivals),
+                    Some(Request::Push(push)) => {
+                        let message = intake.messages.keep(message);
+                        self.push(id, (push, message), size, intake);
+                    }
                     Some(_) if size > 0 => return broken("a request with a payload".to_owned()),
                     Some(request) => {
-                        arrivals.push(Arrival::Request(id, request, message.len()));
+                        let message = intake.messages.keep(message);
+                        intake.arrivals.push(Arrival::Request(id, request, message));
                     }
                     None => return broken(unknown_rpc(header.rpc)),
                 }
@@ -299,19 +343,22 @@ impl FrameReader {
             (Expecting::Answers, FrameKind::Response) => {
                 let decoded = Response::decode(header.rpc, message).map_err(wrong)?;
                 let Some(response) = decoded else { return broken(unknown_rpc(header.rpc)) };
-                let message_size = message.len();
                 if size == 0 {
+                    let message = intake.messages.keep(message);
                     let result = Ok(Answer { response, payload: Bytes::new() });
-                    arrivals.push(Arrival::Answered { id, rpc: header.rpc, message_size, result });
+                    let rpc = header.rpc;
+                    intake.arrivals.push(Arrival::Answered { id, rpc, message, result });
                 } else {
-                    let buffer = pool.take(size);
-                    self.sink = Sink::Answer { id, response, message_size, buffer, filled: 0 };
+                    let message = (message.len(), intake.messages.wanted(message).to_vec());
+                    let buffer = intake.pool.take(size);
+                    self.sink = Sink::Answer { id, response, message, buffer, filled: 0 };
                 }
             }
             (Expecting::Answers, FrameKind::Failure) if size == 0 => {
                 let failure = Failure::decode(message).map_err(wrong)?;
-                let (message_size, result) = (message.len(), Err(failure));
-                arrivals.push(Arrival::Answered { id, rpc: header.rpc, message_size, result });
+                let (message, result) = (intake.messages.keep(message), Err(failure));
+                let rpc = header.rpc;
+                intake.arrivals.push(Arrival::Answered { id, rpc, message, result });
             }
             _ => return broken("a frame that does not belong on this side".to_owned()),
         }
@@ -321,19 +368,18 @@ impl FrameReader {
     fn push(
         &mut self,
         id: RequestId,
-        push: Push,
+        (push, message): (Push, RawMessage),
         size: usize,
-        pool: &BufferPool,
-        arrivals: &mut Vec<Arrival>,
+        intake: &mut Intake<'_>,
     ) {
-        match PushReceiver::new(&push, size, pool) {
+        match PushReceiver::new(&push, size, intake.pool) {
             Ok(receiver) => {
                 self.sink = Sink::Push(receiver);
-                arrivals.push(Arrival::PushStarted { id, push, size });
+                intake.arrivals.push(Arrival::PushStarted { id, push, size, message });
             }
             Err(failure) => {
                 self.sink = Sink::skip(size);
-                arrivals.push(Arrival::PushRefused(id, failure));
+                intake.arrivals.push(Arrival::PushRefused(id, failure));
             }
         }
     }
@@ -378,32 +424,33 @@ impl Sink {
     }
 
     /// `count` bytes are skipped, or are in the target.
-    fn advance(&mut self, count: usize, pool: &BufferPool, arrivals: &mut Vec<Arrival>) {
+    fn advance(&mut self, count: usize, intake: &mut Intake<'_>) {
         match self {
             Self::Head => unreachable!("a head has no payload"),
             Self::Skip(left) => *self = Self::skip(*left - count),
             Self::Answer { buffer, filled, .. } => {
                 *filled += count;
                 if *filled == buffer.as_ref().len()
-                    && let Self::Answer { id, response, message_size, buffer, .. } =
+                    && let Self::Answer { id, response, message: (size, message), buffer, .. } =
                         std::mem::replace(self, Self::Head)
                 {
                     let rpc = response.kind();
+                    let message = RawMessage { size, ..intake.messages.keep(&message) };
                     let result = Ok(Answer { response, payload: buffer.freeze() });
-                    arrivals.push(Arrival::Answered { id, rpc, message_size, result });
+                    intake.arrivals.push(Arrival::Answered { id, rpc, message, result });
                 }
             }
-            Self::Push(receiver) => match receiver.advance(count, pool) {
+            Self::Push(receiver) => match receiver.advance(count, intake.pool) {
                 Received::Part => {}
                 Received::Segment { bytes, last } => {
                     if last {
                         *self = Self::Head;
                     }
-                    arrivals.push(Arrival::PushSegment { bytes, last });
+                    intake.arrivals.push(Arrival::PushSegment { bytes, last });
                 }
                 Received::Corrupt { left } => {
                     *self = Self::skip(left);
-                    arrivals.push(Arrival::PushCorrupt);
+                    intake.arrivals.push(Arrival::PushCorrupt);
                 }
             },
         }
@@ -412,7 +459,9 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, Ended, Expecting, FrameReader, READ_BUDGET, ReadBuffers};
+    use super::{
+        Arrival, Ended, Expecting, FrameReader, READ_BUDGET, RPC_LOG_MESSAGE_MAX, ReadBuffers,
+    };
     use cairn_protocol::{
         FrameKind, List, Probe, Push, Read, ReadAnswer, Request, RequestId, Response, encode_frame,
     };
@@ -429,21 +478,72 @@ mod tests {
 
     /// What arrives when `bytes` come in steps of `step`.
     fn arrivals(expecting: Expecting, bytes: &[u8], step: usize) -> Vec<Arrival> {
+        told_arrivals(expecting, bytes, step).into_iter().map(|(arrival, _)| arrival).collect()
+    }
+
+    /// The same, each with the message that a log would keep.
+    fn told_arrivals(expecting: Expecting, bytes: &[u8], step: usize) -> Vec<(Arrival, Vec<u8>)> {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         ours.set_nonblocking(true).expect("non-blocking");
-        let mut buffers = ReadBuffers::default();
-        let (mut reader, mut arrivals) = (FrameReader::new(expecting), Vec::new());
+        let mut buffers = ReadBuffers::new(true);
+        let (mut reader, mut told) = (FrameReader::new(expecting), Vec::new());
+        let mut receive = |buffers: &mut ReadBuffers| {
+            let mut arrivals = Vec::new();
+            let ended = reader.receive(&ours, READ_BUDGET, buffers, &mut arrivals);
+            for arrival in arrivals {
+                let message = match &arrival {
+                    Arrival::Request(_, _, message)
+                    | Arrival::PushStarted { message, .. }
+                    | Arrival::Answered { message, .. } => buffers.message(*message).to_vec(),
+                    _ => Vec::new(),
+                };
+                told.push((arrival, message));
+            }
+            ended
+        };
         for part in bytes.chunks(step) {
             theirs.write_all(part).expect("writes");
             // A part may need several turns: a budget bounds each.
             for _ in 0..3 {
-                reader.receive(&ours, READ_BUDGET, &mut buffers, &mut arrivals).expect("open");
+                receive(&mut buffers).expect("open");
             }
         }
         drop(theirs);
-        let ended = reader.receive(&ours, READ_BUDGET, &mut buffers, &mut arrivals);
-        assert!(matches!(ended, Err(Ended::Closed)) || !arrivals.is_empty());
-        arrivals
+        let ended = receive(&mut buffers);
+        assert!(matches!(ended, Err(Ended::Closed)) || !told.is_empty());
+        told
+    }
+
+    #[test]
+    fn messages_can_be_kept_as_they_travelled_but_no_long_ones() {
+        let encoded = |encode: &dyn Fn(&mut Vec<u8>)| {
+            let mut message = Vec::new();
+            encode(&mut message);
+            message
+        };
+        let push = Push { checksums: BlockChecksums::of(0, &[7; 99], 64 << 10), ..Push::default() };
+        let long = List { after: "n".repeat(RPC_LOG_MESSAGE_MAX), ..List::default() };
+        let requests: [Request; 3] = [Probe::default().into(), push.clone().into(), long.into()];
+        let mut bytes = Vec::new();
+        request(1, &requests[0], b"", &mut bytes);
+        request(2, &requests[1], &[7; 99], &mut bytes);
+        request(3, &requests[2], b"", &mut bytes);
+        let mut expected = requests.map(|it| encoded(&|out| it.encode(out)));
+        expected[2].clear();
+        for step in [41, 1009, bytes.len()] {
+            let told = told_arrivals(Expecting::Requests, &bytes, step);
+            let whole = told.iter().filter(|it| !matches!(it.0, Arrival::PushSegment { .. }));
+            assert!(whole.map(|it| &it.1).eq(&expected), "in steps of {step}");
+        }
+        let response = Response::Read(ReadAnswer { readable: 5, ..ReadAnswer::default() });
+        let (kind, encode) = (FrameKind::Response, |out: &mut Vec<u8>| response.encode(out));
+        let mut bytes = Vec::new();
+        encode_frame(response.kind(), kind, RequestId(7), &encode, 3_000, &mut bytes);
+        bytes.extend_from_slice(&[3; 3_000]);
+        for step in [41, 1009, bytes.len()] {
+            let told = told_arrivals(Expecting::Answers, &bytes, step);
+            assert!(told[0].1 == encoded(&encode) && told.len() == 1, "in steps of {step}");
+        }
     }
 
     #[test]
@@ -488,7 +588,7 @@ mod tests {
         encode_frame(response.kind(), kind, RequestId(7), &encode, payload.len(), &mut bytes);
         bytes.extend_from_slice(&payload);
         let seen = arrivals(Expecting::Answers, &bytes, 70_000);
-        let [Arrival::Answered { id: RequestId(7), message_size, result: Ok(answer), .. }] =
+        let [Arrival::Answered { id: RequestId(7), message: raw, result: Ok(answer), .. }] =
             &seen[..]
         else {
             panic!("one answer, not {seen:?}")
@@ -496,7 +596,7 @@ mod tests {
         assert!(answer.response == response && answer.payload == payload);
         let mut message = Vec::new();
         response.encode(&mut message);
-        assert_eq!(*message_size, message.len());
+        assert_eq!(raw.size, message.len());
     }
 
     #[test]

@@ -15,23 +15,24 @@
 //! Knows accepted connections. Never sees a dialled one, nor where a push goes on to.
 
 use crate::context::{NetworkContext, News, RelayEvent};
-use crate::frame_reader::{Arrival, Ended, Expecting};
+use crate::frame_reader::{Arrival, Ended, Expecting, RawMessage};
 use crate::ids::EpollToken;
 use crate::inbound_connection::{InboundConnection, InboundStage};
 use crate::limits::LaunchLimits;
 use crate::memory_budget::MemoryBudget;
 use crate::process_meter::ProcessMeter;
-use crate::rpc_tap::TappedMessage;
+use crate::rpc_meter::Begun;
+use crate::rpc_tap::{TappedMessage, TappedReply};
 use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
 use cairn_env::{Caller, ConnectionId, LogEvent, Payload};
+use cairn_format::RpcWay;
 use cairn_protocol::{
-    ErrorCode, Failure, Hello, Push, Request, RequestId, Response, Role, Rpc, judge_hello,
-    judge_request,
+    ErrorCode, Failure, FrameKind, Hello, Push, Request, RequestId, Response, Role, Rpc,
+    judge_hello, judge_request,
 };
 use cairn_types::Time;
-use cairn_types::wire::Message;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -277,7 +278,7 @@ impl Inbound {
                 let to = Caller { connection: id, request };
                 self.reply(cx, to, &Ok(Response::Hello(welcome)), Payload::default());
             }
-            Err(failure) => self.dismiss(cx, id, request, &failure),
+            Err(failure) => self.dismiss(cx, id, (request, Hello::KIND), &failure),
         }
     }
 
@@ -288,44 +289,25 @@ impl Inbound {
         match arrival {
             Arrival::Request(request, Request::Hello(_), _) => {
                 let failure = Failure::refused(ErrorCode::Invalid, "a second Hello");
-                self.dismiss(cx, id, request, &failure);
+                self.dismiss(cx, id, (request, Hello::KIND), &failure);
             }
-            Arrival::Request(request, message, size) => {
-                cx.tap.request_received(
-                    cx.now,
-                    &TappedMessage {
-                        link: id.into(),
-                        request,
-                        rpc: message.kind(),
-                        message_size: Some(size),
-                        payload_size: 0,
-                        encode: &|out| message.encode(out),
-                    },
-                );
+            Arrival::Request(request, message, raw) => {
+                let asked = (request, message.kind());
+                tap_request(cx, id, asked, raw, 0);
                 if let Err(failure) = judge_request(connection.caller(), &message) {
-                    return self.dismiss(cx, id, request, &failure);
+                    return self.dismiss(cx, id, asked, &failure);
                 }
-                let message = (message, size);
+                let message = (message, raw.size);
                 if let Some(message) = connection.admit(&mut self.budget, cx.now, request, message)
                 {
                     let from = caller(request);
                     cx.news.push_back(News::Request { from, request: message });
                 }
             }
-            Arrival::PushStarted { id: request, push, size } => {
+            Arrival::PushStarted { id: request, push, size, message } => {
                 connection.begin_push(cx.now, request, size);
                 let from = caller(request);
-                cx.tap.request_received(
-                    cx.now,
-                    &TappedMessage {
-                        link: id.into(),
-                        request,
-                        rpc: Push::KIND,
-                        message_size: None,
-                        payload_size: size,
-                        encode: &|out| push.encode(out),
-                    },
-                );
+                tap_request(cx, id, (request, Push::KIND), message, size);
                 cx.relay_events.push_back(RelayEvent::Started { from, push, size });
             }
             Arrival::PushSegment { bytes, last } => {
@@ -336,7 +318,9 @@ impl Inbound {
                 connection.begin_push(cx.now, request, 0);
                 self.reply(cx, caller(request), &Err(failure), Payload::default());
             }
-            Arrival::Broken { id: request, failure } => self.dismiss(cx, id, request, &failure),
+            Arrival::Broken { id: request, failure } => {
+                self.dismiss(cx, id, (request, 0), &failure);
+            }
             Arrival::Answered { .. } => unreachable!("only on the dialling side"),
         }
     }
@@ -357,16 +341,17 @@ impl Inbound {
     ) {
         let Some(connection) = self.connections.get_mut(&to.connection) else { return };
         if connection.stage() == InboundStage::Open {
+            let (now, tap, meter) = (cx.now, &mut cx.tap, self.meter.rpc_meter());
             let payload_size = payload.len();
-            let (size, begun) = connection.answer(cx.now, to.request, answer, payload);
-            if let Some(begun) = begun {
-                let meter = self.meter.rpc_meter();
-                meter.answered(begun, cx.now, answer.is_err(), payload_size);
-            }
-            if !matches!(answer, Ok(Response::Hello(_))) {
-                let answer = answer.as_ref().map(|response| (response, size, payload_size));
-                cx.tap.reply_sent(cx.now, (to.connection.into(), to.request), answer);
-            }
+            let tell = |begun: &Begun, kind, message: &[u8]| {
+                let is_failure = kind == FrameKind::Failure;
+                meter.answered(begun, now, is_failure, payload_size);
+                let (link, rpc, since) = (to.connection.into(), begun.kind, begun.came);
+                let (request, size) = (to.request, message.len());
+                let seen = TappedMessage { link, request, rpc, size, message, payload_size };
+                tap.look(now, RpcWay::ReplySent, &seen, Some(TappedReply { since, is_failure }));
+            };
+            connection.answer(now, to.request, answer, payload, tell);
             self.marked.insert(to.connection);
         }
     }
@@ -376,13 +361,14 @@ impl Inbound {
         &mut self,
         cx: &mut NetworkContext,
         id: ConnectionId,
-        request: RequestId,
+        (request, rpc): (RequestId, u16),
         failure: &Failure,
     ) {
         let connection = self.connections.get_mut(&id).expect("read from just now");
         cx.timers.cancel(connection.patience());
         if connection.stage() == InboundStage::Open {
-            cx.tap.reply_sent(cx.now, (id.into(), request), Err(failure));
+            let asked = (id.into(), request, rpc);
+            cx.tap.failed(cx.now, RpcWay::ReplySent, asked, cx.now, failure);
         }
         let patience = cx.timers.set(cx.now + FAREWELL_TIME_MAX, LoopAlarm::InboundPatience(id));
         connection.say_farewell(request, failure, patience);
@@ -534,12 +520,26 @@ impl Inbound {
     }
 }
 
+/// Shows a request that came in to the diagnostic log.
+fn tap_request(
+    cx: &mut NetworkContext,
+    id: ConnectionId,
+    (request, rpc): (RequestId, u16),
+    message: RawMessage,
+    payload_size: usize,
+) {
+    let (link, size, message) = (id.into(), message.size, cx.buffers.message(message));
+    let seen = TappedMessage { link, request, rpc, size, message, payload_size };
+    cx.tap.look(cx.now, RpcWay::RequestReceived, &seen, None);
+}
+
 #[cfg(test)]
 mod tests {
     use super::{GREETING_TIME_MAX, Inbound};
     use crate::context::NetworkContext;
     use crate::limits::LaunchLimits;
     use crate::poller::Poller;
+    use crate::rpc_tap::RpcTap;
     use crate::timers::LoopAlarm;
     use cairn_protocol::{Hello, Role};
     use cairn_types::{CellId, Incarnation, ServerId};
@@ -552,7 +552,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("non-blocking");
         let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
-        let mut cx = NetworkContext::new(Poller::new().expect("an epoll"));
+        let mut cx = NetworkContext::new(Poller::new().expect("an epoll"), RpcTap::default());
         let mut inbound = Inbound::new(Some(listener), LaunchLimits::default(), Arc::default());
         let (cell, server) = (CellId::default(), ServerId::default());
         inbound.identify(&mut cx, Hello::new(cell, Role::Master, server, Incarnation::default()));

@@ -16,7 +16,8 @@ use crate::timers::LoopAlarmId;
 use crate::wire::Wire;
 use cairn_env::Payload;
 use cairn_protocol::{
-    FRAME_HEADER_SIZE, Failure, Push, Request, RequestId, Response, Role, Rpc, SMALL_ANSWER_SIZE,
+    FRAME_HEADER_SIZE, Failure, FrameKind, Push, Request, RequestId, Response, Role, Rpc,
+    SMALL_ANSWER_SIZE,
 };
 use cairn_types::{Identity, Time};
 use rustix::fd::OwnedFd;
@@ -46,6 +47,16 @@ pub(crate) enum InboundStage {
     Farewell,
 }
 
+/// A request that waits for room.
+#[derive(Debug)]
+struct ParkedRequest {
+    id: RequestId,
+    request: Request,
+    /// Bytes of its message.
+    size: usize,
+    came: Time,
+}
+
 /// An accepted connection.
 #[derive(Debug)]
 pub(crate) struct InboundConnection {
@@ -70,8 +81,8 @@ pub(crate) struct InboundConnection {
     charges: BTreeMap<(RequestId, u32), usize>,
     /// Sum of that.
     charged_more: usize,
-    /// Requests that arrived over a bound (N2), in order, with the sizes of their messages.
-    parked: VecDeque<(RequestId, Request, usize)>,
+    /// Requests that arrived over a bound (N2), in order.
+    parked: VecDeque<ParkedRequest>,
     /// Bytes of memory that these take.
     parked_bytes: usize,
     /// Bytes that there is room for, of the frame that is being received.
@@ -187,12 +198,12 @@ impl InboundConnection {
         let is_next = !self.is_paused();
         let admitted = if is_next && budget.allows(self.holds(), REQUEST_CHARGE + more) {
             budget.begin(more);
-            self.begin(now, (id, request.kind()), more);
+            self.begin((now, now), (id, request.kind()), more);
             Some(request)
         } else {
             self.is_short |= is_next;
             self.parked_bytes += REQUEST_CHARGE + DECODED_FACTOR * size;
-            self.parked.push_back((id, request, size));
+            self.parked.push_back(ParkedRequest { id, request, size, came: now });
             None
         };
         self.settle(budget, now);
@@ -209,17 +220,17 @@ impl InboundConnection {
         if self.is_full() {
             return None;
         }
-        let (_, request, size) = self.parked.front()?;
+        let ParkedRequest { request, size, .. } = self.parked.front()?;
         let more = charge(request, *size);
         let parked = REQUEST_CHARGE + DECODED_FACTOR * size;
         if !budget.allows(self.holds() - parked, REQUEST_CHARGE + more) {
             self.is_short = true;
             return None;
         }
-        let (id, request, _) = self.parked.pop_front()?;
+        let ParkedRequest { id, request, came, .. } = self.parked.pop_front()?;
         self.parked_bytes -= parked;
         budget.begin(more);
-        self.begin(now, (id, request.kind()), more);
+        self.begin((came, now), (id, request.kind()), more);
         self.settle(budget, now);
         Some((id, request))
     }
@@ -276,9 +287,9 @@ impl InboundConnection {
         self.charged > MEMORY_ALLOWANCE && self.owes() && since <= now
     }
 
-    fn begin(&mut self, now: Time, (id, kind): (RequestId, u16), more: usize) {
+    fn begin(&mut self, (came, now): (Time, Time), (id, kind): (RequestId, u16), more: usize) {
         self.begin_unnamed(now);
-        self.begun.begin(now, id, (kind, 0));
+        self.begun.begin((came, now), id, (kind, 0));
         if more > 0 {
             let same = self.charges.range((id, 0)..=(id, u32::MAX)).next_back();
             let number = same.map_or(0, |((_, number), _)| number + 1);
@@ -290,7 +301,7 @@ impl InboundConnection {
     /// A push of so many bytes, whose answer is small, and which waits for nobody.
     pub(crate) fn begin_push(&mut self, now: Time, id: RequestId, size: usize) {
         self.begin_unnamed(now);
-        self.begun.begin(now, id, (Push::KIND, size as u64));
+        self.begun.begin((now, now), id, (Push::KIND, size as u64));
     }
 
     /// A request that is not counted: the handshake.
@@ -304,14 +315,16 @@ impl InboundConnection {
         self.wire.socket()
     }
 
-    /// Queues the answer to a request; says how many bytes its message has, and which that was.
+    /// Queues the answer to a request; tells the message that it has become, and which request it
+    /// answers where that is counted.
     pub(crate) fn answer(
         &mut self,
         now: Time,
         request: RequestId,
         answer: &Result<Response, Failure>,
         payload: Payload,
-    ) -> (usize, Option<Begun>) {
+        tell: impl FnOnce(&Begun, FrameKind, &[u8]),
+    ) {
         assert_eq!(self.stage, InboundStage::Open, "N1: answers go to open connections");
         assert!(self.in_flight > 0, "a request is answered once");
         self.in_flight -= 1;
@@ -319,17 +332,18 @@ impl InboundConnection {
         if !self.owes() {
             self.moved = (now, self.wire.moved());
         }
-        let (mut brings_payload, mut message_size) = (false, 0);
-        let size = payload.len();
+        let (begun, size) = (self.begun.end(request), payload.len());
+        let mut kind = FrameKind::Failure;
         self.wire.out.frame(|out| {
             let start = out.len();
-            brings_payload = encode_answer(request, answer, size, out);
-            message_size = (out.len() - start).saturating_sub(FRAME_HEADER_SIZE);
+            kind = encode_answer(request, answer, size, out);
+            if let Some(begun) = begun {
+                tell(&begun, kind, &out[start + FRAME_HEADER_SIZE..]);
+            }
         });
-        if brings_payload && size > 0 {
+        if kind == FrameKind::Response && size > 0 {
             self.wire.out.payload(payload);
         }
-        (message_size, self.begun.end(request))
     }
 
     /// What a request was charged beside the least.

@@ -51,7 +51,7 @@ impl OsNetwork {
         keep: KeepPush,
     ) -> Self {
         Self {
-            cx: NetworkContext { tap, ..NetworkContext::new(poller) },
+            cx: NetworkContext::new(poller, tap),
             inbound: Inbound::new(listener, limits, meter),
             outbound: Outbound::new(limits.dialled_max),
             relays: Relays::new(keep),

@@ -18,16 +18,17 @@
 //! Knows dialled connections. Never sees an accepted one, nor where a push comes from.
 
 use crate::context::{NetworkContext, News, RelayEvent};
-use crate::frame_reader::{Arrival, Ended, Expecting};
+use crate::frame_reader::{Arrival, Ended, Expecting, RawMessage};
 use crate::ids::{EpollToken, OutboundId, RelayId};
 use crate::name_lookup::{NameLookup, numbers};
 use crate::outbound_connection::{AnswerTo, OutboundConnection, OutboundStage, PendingCall};
-use crate::rpc_tap::TappedMessage;
+use crate::rpc_tap::{RpcTap, TappedMessage, TappedReply};
 use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
+use cairn_format::RpcWay;
 use cairn_protocol::{
     ErrorCode, Failure, Hello, Outcome, PAYLOAD_SIZE_MAX, Push, Request, RequestId, Response, Role,
 };
@@ -128,11 +129,12 @@ impl Outbound {
         }
         let size = payload.len();
         let timers = &mut cx.timers;
-        let sent = connection.send(cx.now, &request, size, Some(payload), |request| {
+        let answer_to = |request| {
             let alarm = timers.set(deadline, LoopAlarm::CallDeadline(to_id, request));
             AnswerTo::Driver(id, alarm)
-        });
-        tap_sent(cx, to_id, sent, &request, size);
+        };
+        let tell = tap_sent((cx.now, &mut cx.tap), to_id, request.kind(), size);
+        connection.send(cx.now, &request, size, Some(payload), answer_to, tell);
         self.marked.insert(to_id);
         Ok(())
     }
@@ -157,9 +159,9 @@ impl Outbound {
         let connection = self.connections.get_mut(&id).expect("found or dialled just now");
         let answer_to = |_| AnswerTo::Relay(relay, size);
         let request = Request::Push(push);
-        let sent = connection.send(cx.now, &request, size, None, answer_to);
+        let tell = tap_sent((cx.now, &mut cx.tap), id, request.kind(), size);
+        connection.send(cx.now, &request, size, None, answer_to, tell);
         connection.begin_push(relay, size);
-        tap_sent(cx, id, sent, &request, size);
         self.marked.insert(id);
         Ok(id)
     }
@@ -345,9 +347,9 @@ impl Outbound {
     fn arrived(&mut self, cx: &mut NetworkContext, id: OutboundId, arrival: Arrival) {
         // What came before this may have ended it: then no answer hangs on it any more.
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let (request, rpc, message_size, result) = match arrival {
-            Arrival::Answered { id: request, rpc, message_size, result } => {
-                (request, rpc, message_size, result)
+        let (request, rpc, message, result) = match arrival {
+            Arrival::Answered { id: request, rpc, message, result } => {
+                (request, rpc, message, result)
             }
             Arrival::Broken { failure, .. } if failure.code == ErrorCode::VersionUnsupported => {
                 return self.refused(cx, id, failure);
@@ -364,9 +366,7 @@ impl Outbound {
         }
         match connection.take_pending(request) {
             Some(pending) if pending.rpc == rpc || result.is_err() => {
-                let answer = result.as_ref();
-                let answer = answer.map(|told| (&told.response, message_size, told.payload.len()));
-                tap_answered(cx, id, &pending, answer);
+                tap_answered(cx, id, &pending, message, result.as_ref().ok());
                 complete(cx, pending.answer_to, result);
             }
             Some(pending) => {
@@ -522,7 +522,8 @@ fn complete(cx: &mut NetworkContext, to: AnswerTo, result: Result<Answer, Failur
 
 /// A failure that was made on this side.
 fn fail(cx: &mut NetworkContext, id: OutboundId, pending: &PendingCall, failure: Failure) {
-    tap_answered(cx, id, pending, Err(&failure));
+    let asked = (id.into(), pending.request, pending.rpc);
+    cx.tap.failed(cx.now, RpcWay::ReplyReceived, asked, pending.sent, &failure);
     let to = pending.answer_to;
     match to {
         AnswerTo::Driver(..) => complete(cx, to, Err(failure)),
@@ -532,33 +533,34 @@ fn fail(cx: &mut NetworkContext, id: OutboundId, pending: &PendingCall, failure:
     }
 }
 
+/// Shows a request that goes out to the diagnostic log, once it has a number and is encoded.
 fn tap_sent(
-    cx: &mut NetworkContext,
+    (now, tap): (Time, &mut RpcTap),
     id: OutboundId,
-    (sent, message_size): (RequestId, usize),
-    message: &Request,
+    rpc: u16,
     payload_size: usize,
-) {
-    let encode = |out: &mut Vec<u8>| message.encode(out);
-    let seen = TappedMessage {
-        link: id.into(),
-        request: sent,
-        rpc: message.kind(),
-        message_size: Some(message_size),
-        payload_size,
-        encode: &encode,
-    };
-    cx.tap.request_sent(cx.now, &seen);
+) -> impl FnOnce(RequestId, &[u8]) {
+    move |request, message| {
+        let (link, size) = (id.into(), message.len());
+        let seen = TappedMessage { link, request, rpc, size, message, payload_size };
+        tap.look(now, RpcWay::RequestSent, &seen, None);
+    }
 }
 
+/// Shows an answer that came to the diagnostic log; none: a failure.
 fn tap_answered(
     cx: &mut NetworkContext,
     id: OutboundId,
     pending: &PendingCall,
-    answer: Result<(&Response, usize, usize), &Failure>,
+    message: RawMessage,
+    answer: Option<&Answer>,
 ) {
-    let asked = (id.into(), pending.request, pending.rpc);
-    cx.tap.reply_received(cx.now, asked, pending.sent, answer);
+    let PendingCall { request, rpc, sent, .. } = *pending;
+    let (link, size, message) = (id.into(), message.size, cx.buffers.message(message));
+    let payload_size = answer.map_or(0, |answer| answer.payload.len());
+    let seen = TappedMessage { link, request, rpc, size, message, payload_size };
+    let reply = TappedReply { since: sent, is_failure: answer.is_none() };
+    cx.tap.look(cx.now, RpcWay::ReplyReceived, &seen, Some(reply));
 }
 
 fn lost(address: &Address, why: &str) -> Failure {

@@ -206,7 +206,7 @@ impl OutboundConnection {
     }
 
     /// Queues a request, or holds it until the handshake is done. Its payload of `size` bytes is
-    /// here, or follows piece by piece. Its number, and how many bytes its message has.
+    /// here, or follows piece by piece. Tells its number and its message.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -214,25 +214,25 @@ impl OutboundConnection {
         size: usize,
         payload: Option<Bytes>,
         answer_to: impl FnOnce(RequestId) -> AnswerTo,
-    ) -> (RequestId, usize) {
+        tell: impl FnOnce(RequestId, &[u8]),
+    ) {
         assert!(self.open_push.is_none(), "C2: nothing goes out within a push's frame");
         self.last_asked = now;
         let id = self.next_request;
         self.next_request = RequestId(id.0 + 1);
         let payload = payload.filter(|payload| !payload.is_empty());
         let starts_at = self.is_open().then(|| self.wire.out.queued());
-        let mut head_size = 0;
         if self.is_open() {
             self.wire.out.frame(|out| {
                 let start = out.len();
                 encode_request(request, id, size, out);
-                head_size = out.len() - start;
+                tell(id, &out[start + FRAME_HEADER_SIZE..]);
             });
             payload.into_iter().for_each(|payload| self.wire.out.payload(payload));
         } else {
             let mut head = Vec::new();
             encode_request(request, id, size, &mut head);
-            head_size = head.len();
+            tell(id, &head[FRAME_HEADER_SIZE..]);
             let pieces: Vec<_> = [Some(Bytes::from(head)), payload].into_iter().flatten().collect();
             self.held_size += pieces.iter().map(Bytes::len).sum::<usize>();
             self.held.push(HeldFrame { id, pieces });
@@ -240,7 +240,6 @@ impl OutboundConnection {
         let answer_to = answer_to(id);
         let (rpc, request, sent) = (request.kind(), id, now);
         self.pending.insert(id, PendingCall { request, sent, answer_to, rpc, starts_at });
-        (id, head_size.saturating_sub(FRAME_HEADER_SIZE))
     }
 
     /// Whether a push of `size` bytes waits for nobody here, where so many may share (C3).

@@ -296,6 +296,7 @@ mod tests {
     use crate::limits::LaunchLimits;
     use crate::outbound::{Outbound, PUSH_SHARE_MAX};
     use crate::poller::Poller;
+    use crate::rpc_tap::RpcTap;
     use bytes::Bytes;
     use cairn_env::{Caller, ConnectionId};
     use cairn_protocol::{Push, RequestId};
@@ -320,7 +321,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
             let address = Address::new(listener.local_addr().expect("bound").to_string());
             Self {
-                cx: NetworkContext::new(Poller::new().expect("an epoll")),
+                cx: NetworkContext::new(Poller::new().expect("an epoll"), RpcTap::default()),
                 inbound: Inbound::new(None, LaunchLimits::default(), Arc::default()),
                 outbound: Outbound::new(10),
                 relays: Relays::new(Box::new(|_, _| Ok(()))),

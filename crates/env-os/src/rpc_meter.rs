@@ -53,7 +53,7 @@ impl Default for RpcMeter {
 
 impl RpcMeter {
     /// A request of this rpc that came then is answered, with so many bytes.
-    pub(crate) fn answered(&self, begun: Begun, now: Time, is_failure: bool, bytes: usize) {
+    pub(crate) fn answered(&self, begun: &Begun, now: Time, is_failure: bool, bytes: usize) {
         let Some(slot) = self.slots.get(usize::from(begun.kind)) else { return };
         slot.took.note(now.since(begun.at));
         slot.failed.fetch_add(u64::from(is_failure), Ordering::Relaxed);
@@ -79,7 +79,9 @@ impl RpcMeter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
     id: RequestId,
-    kind: u16,
+    pub(crate) kind: u16,
+    /// When it had arrived, and when it was taken up.
+    pub(crate) came: Time,
     at: Time,
     /// Bytes that came with it.
     size: u64,
@@ -92,9 +94,14 @@ pub(crate) struct BegunRequests {
 }
 
 impl BegunRequests {
-    /// A request of this rpc has come.
-    pub(crate) fn begin(&mut self, now: Time, id: RequestId, (kind, size): (u16, u64)) {
-        self.all.push_back(Begun { id, kind, at: now, size });
+    /// A request of this rpc, which had come then, is taken up.
+    pub(crate) fn begin(
+        &mut self,
+        (came, at): (Time, Time),
+        id: RequestId,
+        (kind, size): (u16, u64),
+    ) {
+        self.all.push_back(Begun { id, kind, came, at, size });
     }
 
     /// The one that is answered now: mostly the first.
@@ -115,11 +122,11 @@ mod tests {
         let (meter, mut begun) = (RpcMeter::default(), BegunRequests::default());
         let at = Time::from_nanos;
         for (id, kind, size) in [(1, 80, 500), (2, 83, 0), (3, 80, 700)] {
-            begun.begin(at(1_000), RequestId(id), (kind, size));
+            begun.begin((at(900), at(1_000)), RequestId(id), (kind, size));
         }
         for (id, is_failure, bytes) in [(3, true, 0), (1, false, 0), (2, false, 4_096)] {
             let one = begun.end(RequestId(id)).expect("was begun");
-            meter.answered(one, at(3_001_000), is_failure, bytes);
+            meter.answered(&one, at(3_001_000), is_failure, bytes);
         }
         assert_eq!(begun.end(RequestId(1)), None, "it is answered once");
         let told = meter.told();

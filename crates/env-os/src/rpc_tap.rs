@@ -7,17 +7,14 @@
 //! ```
 //! - TP1: nothing here waits, and nothing depends on it: without a log it does nothing at all.
 //! - TP2: no byte of a file, and nothing of a handshake, goes into the log.
-//! - TP3: what it remembers is bounded: a connection that is lost takes with it all that hung on
-//!   it.
+//! - TP3: of a connection that is lost nothing is remembered.
 
 use crate::clock::Wall;
 use crate::ids::OutboundId;
 use crate::rpc_log_writer::RpcLogWriter;
 use cairn_env::{ConnectionId, LogEvent, LogLevel};
-use cairn_format::{BatchHead, BatchWriter, LinkLine, RPC_LOG_MESSAGE_MAX, RpcLine, RpcWay};
-use cairn_protocol::{
-    ErrorCode, Failure, Hello, RecentRpcs, RecentRpcsAnswer, RequestId, Response, Role,
-};
+use cairn_format::{BatchHead, BatchWriter, LinkLine, RpcLine, RpcWay};
+use cairn_protocol::{ErrorCode, Failure, Hello, RecentRpcs, RecentRpcsAnswer, RequestId, Role};
 use cairn_types::wire::Message;
 use cairn_types::{ServerId, Time};
 use rustix::fd::AsFd;
@@ -57,15 +54,23 @@ impl TapLink {
 }
 
 /// What is looked at of a message.
+#[derive(Clone, Copy)]
 pub(crate) struct TappedMessage<'a> {
     pub(crate) link: TapLink,
     pub(crate) request: RequestId,
     pub(crate) rpc: u16,
-    /// Bytes of the message, where that is known.
-    pub(crate) message_size: Option<usize>,
+    /// Bytes of the message, and the message as it travels: that may be left out of one which is
+    /// too long to be kept.
+    pub(crate) size: usize,
+    pub(crate) message: &'a [u8],
     pub(crate) payload_size: usize,
-    /// Appends the message.
-    pub(crate) encode: &'a dyn Fn(&mut Vec<u8>),
+}
+
+/// How a request was answered, and when it had come, or gone out.
+#[derive(Clone, Copy)]
+pub(crate) struct TappedReply {
+    pub(crate) since: Time,
+    pub(crate) is_failure: bool,
 }
 
 /// Looks, where there is a log.
@@ -98,9 +103,6 @@ struct OpenTap {
     links: BTreeMap<TapLink, LinkNote>,
     /// The connection that was told of last, which needs no look at the others.
     told: Option<TapLink>,
-    /// Requests received that have no reply yet.
-    begun: BTreeMap<(TapLink, RequestId), (Time, u16)>,
-    scratch: Vec<u8>,
 }
 
 impl fmt::Debug for OpenTap {
@@ -121,12 +123,15 @@ impl RpcTap {
             offset_us: 0,
             links: BTreeMap::new(),
             told: None,
-            begun: BTreeMap::new(),
-            scratch: Vec::new(),
         };
         open.offset_us = Wall::look().offset_us();
         open.begin_batch(crate::clock::boot_time());
         Self { open: Some(Box::new(open)) }
+    }
+
+    /// Whether there is a log.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_some()
     }
 
     /// The driver says who it is.
@@ -170,51 +175,35 @@ impl RpcTap {
         let Some(open) = &mut self.open else { return };
         open.links.remove(&link);
         open.told = None;
-        let first = (link, RequestId::default());
-        while let Some((key, _)) = open.begun.range(first..).next()
-            && key.0 == link
-        {
-            let key = *key;
-            open.begun.remove(&key);
-        }
     }
 
-    /// A request came in.
-    pub(crate) fn request_received(&mut self, now: Time, seen: &TappedMessage<'_>) {
-        let Some(open) = &mut self.open else { return };
-        open.begun.insert((seen.link, seen.request), (now, seen.rpc));
-        open.put(now, RpcWay::RequestReceived, seen, None);
-    }
-
-    /// The reply to a request that came in: the answer with the bytes of its message and payload.
-    pub(crate) fn reply_sent(
+    /// A message goes this way; a reply answers what went the other way.
+    pub(crate) fn look(
         &mut self,
         now: Time,
-        (link, request): (TapLink, RequestId),
-        answer: Result<(&Response, usize, usize), &Failure>,
+        way: RpcWay,
+        seen: &TappedMessage<'_>,
+        reply: Option<TappedReply>,
     ) {
         let Some(open) = &mut self.open else { return };
-        let begun = open.begun.remove(&(link, request));
-        let (since, rpc) = begun.unwrap_or((now, 0));
-        open.put_reply(now, RpcWay::ReplySent, (link, request, rpc), since, answer);
+        open.put(now, way, seen, reply);
     }
 
-    /// A request went out.
-    pub(crate) fn request_sent(&mut self, now: Time, seen: &TappedMessage<'_>) {
-        let Some(open) = &mut self.open else { return };
-        open.put(now, RpcWay::RequestSent, seen, None);
-    }
-
-    /// The reply to a request that went out at `since`, or what became of it instead.
-    pub(crate) fn reply_received(
+    /// Instead of a reply there is a failure, which was made on this side.
+    pub(crate) fn failed(
         &mut self,
         now: Time,
+        way: RpcWay,
         (link, request, rpc): (TapLink, RequestId, u16),
         since: Time,
-        answer: Result<(&Response, usize, usize), &Failure>,
+        failure: &Failure,
     ) {
         let Some(open) = &mut self.open else { return };
-        open.put_reply(now, RpcWay::ReplyReceived, (link, request, rpc), since, answer);
+        let mut message = Vec::new();
+        failure.encode(&mut message);
+        let (size, payload_size) = (message.len(), 0);
+        let seen = TappedMessage { link, request, rpc, size, message: &message, payload_size };
+        open.put(now, way, &seen, Some(TappedReply { since, is_failure: true }));
     }
 
     /// A significant event.
@@ -316,72 +305,28 @@ impl OpenTap {
         self.batch.link(at, &line);
     }
 
-    fn put_reply(
-        &mut self,
-        now: Time,
-        way: RpcWay,
-        (link, request, rpc): (TapLink, RequestId, u16),
-        since: Time,
-        answer: Result<(&Response, usize, usize), &Failure>,
-    ) {
-        match answer {
-            Ok((response, message_size, payload_size)) => {
-                let encode = |out: &mut Vec<u8>| response.encode(out);
-                let (rpc, message_size) = (response.kind(), Some(message_size));
-                let seen = TappedMessage {
-                    link,
-                    request,
-                    rpc,
-                    message_size,
-                    payload_size,
-                    encode: &encode,
-                };
-                self.put(now, way, &seen, Some((since, false)));
-            }
-            Err(failure) => {
-                let encode = |out: &mut Vec<u8>| failure.encode(out);
-                let (message_size, payload_size) = (None, 0);
-                let seen = TappedMessage {
-                    link,
-                    request,
-                    rpc,
-                    message_size,
-                    payload_size,
-                    encode: &encode,
-                };
-                self.put(now, way, &seen, Some((since, true)));
-            }
-        }
-    }
-
     fn put(
         &mut self,
         now: Time,
         way: RpcWay,
         seen: &TappedMessage<'_>,
-        reply: Option<(Time, bool)>,
+        reply: Option<TappedReply>,
     ) {
         self.tell_link(now, seen.link);
-        self.scratch.clear();
-        let too_large = seen.message_size.filter(|size| *size > RPC_LOG_MESSAGE_MAX);
-        if too_large.is_none() {
-            (seen.encode)(&mut self.scratch);
-        }
-        let message_size = too_large.unwrap_or(self.scratch.len());
-        let (since, is_failure) = reply.unwrap_or((now, false));
+        let reply = reply.unwrap_or(TappedReply { since: now, is_failure: false });
         let line = RpcLine {
             way,
             link: seen.link.0,
             request: seen.request.0,
             rpc: seen.rpc,
-            is_failure,
-            message_size: message_size as u64,
+            is_failure: reply.is_failure,
+            message_size: seen.size as u64,
             payload_size: seen.payload_size as u64,
-            duration_us: u64::try_from(now.since(since).as_micros()).unwrap_or(u64::MAX),
+            duration_us: u64::try_from(now.since(reply.since).as_micros()).unwrap_or(u64::MAX),
             message: None,
         };
         let at = self.wall_us(now);
-        self.batch.rpc(at, &line, &self.scratch);
+        self.batch.rpc(at, &line, seen.message);
         if self.batch.bytes().len() >= BATCH_SIZE {
             self.hand_over(now);
         }
@@ -417,7 +362,7 @@ mod tests {
     use crate::rpc_log_options::RpcLogOptions;
     use crate::rpc_log_writer::RpcLogWriter;
     use cairn_env::{ConnectionId, LogEvent, LogLevel};
-    use cairn_format::{BatchReader, RPC_LOG_MESSAGE_MAX, RpcLogEntry};
+    use cairn_format::{BatchReader, RPC_LOG_MESSAGE_MAX, RpcLogEntry, RpcWay};
     use cairn_protocol::{Hello, RecentRpcs, RequestId, Role};
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
@@ -462,24 +407,22 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_known_to_be_too_long_is_not_encoded_for_the_log() {
+    fn of_a_message_that_is_too_long_its_size_is_told() {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let options = RpcLogOptions::within(scratch.path(), 1 << 20);
         let writer = RpcLogWriter::start("t", options, 1, LogSink::default()).expect("starts");
         let mut tap = RpcTap::new(writer, 1);
-        let seen = TappedMessage {
-            link: TapLink::from(ConnectionId(1)),
-            request: RequestId(1),
-            rpc: 10,
-            message_size: Some(RPC_LOG_MESSAGE_MAX + 1),
-            payload_size: 0,
-            encode: &|_| panic!("it is not kept"),
-        };
-        tap.request_sent(boot_time(), &seen);
+        let long = vec![1; RPC_LOG_MESSAGE_MAX + 1];
+        for (size, message) in [(2, &long[..2]), (long.len(), &long), (long.len(), &[])] {
+            let (link, request) = (TapLink::from(ConnectionId(1)), RequestId(1));
+            let seen = TappedMessage { link, request, rpc: 10, size, message, payload_size: 0 };
+            tap.look(boot_time(), RpcWay::RequestSent, &seen, None);
+        }
         let sizes = recent(&mut tap, |_, entry| match entry {
             RpcLogEntry::Rpc(line) => Some((line.message_size, line.message.is_some())),
             _ => None,
         });
-        assert_eq!(sizes, [(RPC_LOG_MESSAGE_MAX as u64 + 1, false)]);
+        let too_long = (RPC_LOG_MESSAGE_MAX as u64 + 1, false);
+        assert_eq!(sizes, [(2, true), too_long, too_long]);
     }
 }

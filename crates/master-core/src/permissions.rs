@@ -48,10 +48,10 @@ impl Asker<'_> {
 
     /// May go along all directories of a path, its last name left out (PE1, PE3).
     pub(crate) fn check_way(&self, path: &CellPath) -> Result<(), Failure> {
-        let Some(directory) = path.parent() else { return Ok(()) };
         if self.may_all() {
             return Ok(());
         }
+        let Some(directory) = path.parent() else { return Ok(()) };
         if let Ok((id, EntryKind::Directory)) = self.state.resolve_kind(&directory) {
             self.check_search(id, path)?;
             if id != HIDDEN_ROOT {

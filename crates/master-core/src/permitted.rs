@@ -121,6 +121,9 @@ impl Asker<'_> {
 
     /// A look-up that is part of a batch; changes are looked at when they have their locks.
     pub(crate) fn check_look(&self, entry: &BatchEntry) -> Result<(), Failure> {
+        if self.may_all() {
+            return Ok(());
+        }
         match entry {
             BatchEntry::Stat(stat) => self.check_stat(stat),
             BatchEntry::Open(open) => self.check_open(open),
