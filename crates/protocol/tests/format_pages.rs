@@ -136,6 +136,8 @@ fn messages_within_others() -> String {
         protocol::ListedChunk::proto_text(),
         protocol::ListedReplica::proto_text(),
         protocol::MissingReplica::proto_text(),
+        protocol::AssembledRange::proto_text(),
+        protocol::AssembledSource::proto_text(),
         protocol::CloneProgress::proto_text(),
         protocol::CloneStatus::proto_text(),
         protocol::DegradedChunk::proto_text(),

@@ -6,6 +6,7 @@ use crate::inventories::ToldInventories;
 use crate::stream_book::{CommittedNote, StreamBook, bundle_name};
 use cairn_env::{ChunkJob, CloneWork, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
+use cairn_master_core::stream_records::ReplaceRange;
 use cairn_protocol::{Failure, Fetch, Heartbeat, Inventory, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +81,8 @@ pub(crate) struct ChunkLedger {
     clones: BTreeMap<NodeId, ReplicaLedger>,
     /// Of which chunk of its own a node copies this one.
     copied_of: BTreeMap<NodeId, ChunkHandle>,
+    /// Nodes that put it together of ranges of others (R45).
+    assembled: BTreeSet<NodeId>,
     /// Nodes that have ever applied a push, and under which version, whatever became of their
     /// disks.
     pub(crate) appliers: BTreeMap<PushId, BTreeMap<NodeId, ChunkVersion>>,
@@ -255,6 +258,14 @@ impl Ledger {
     fn clone_did(&mut self, node: NodeId, handle: ChunkHandle, work: &CloneWork) {
         let chunk = self.chunk(handle);
         match work {
+            CloneWork::Finish { stands } if chunk.assembled.remove(&node) => {
+                // Each block was verified when it was read, and all of it is on disk.
+                let bundle = bundle_name(handle, stands.serial);
+                let applied = [(bundle, (stands.mutated_version, stands.serial))].into();
+                let clone =
+                    ReplicaLedger { applied, synced: [bundle].into(), ..Default::default() };
+                chunk.clones.insert(node, clone);
+            }
             CloneWork::Finish { stands } => {
                 let copied_of = chunk.copied_of.get(&node).copied();
                 let source = match copied_of {
@@ -270,15 +281,34 @@ impl Ledger {
                 self.chunk(handle).clones.insert(node, clone);
             }
             CloneWork::Begin { anew: false } => {}
+            CloneWork::Gather { .. } | CloneWork::Add { .. } => drop(chunk.assembled.insert(node)),
             CloneWork::Copy { of, .. } => {
                 chunk.copied_of.insert(node, *of);
                 chunk.clones.remove(&node);
             }
             CloneWork::Begin { anew: true } | CloneWork::Install { .. } | CloneWork::Drop => {
                 chunk.copied_of.remove(&node);
+                chunk.assembled.remove(&node);
                 chunk.clones.remove(&node);
             }
         }
+    }
+
+    /// A range of a stream stands in a chunk of its own from now on; the file has let go of some
+    /// places (R45).
+    pub(crate) fn range_replaced(
+        &mut self,
+        record: &ReplaceRange,
+        left: &[ChunkIndex],
+        at: WorldTime,
+    ) {
+        let (file, handle, serial) = (record.file, record.handle, SerialNumber::new(1));
+        self.by_place.insert((file, record.index), handle);
+        left.iter().for_each(|index| drop(self.by_place.remove(&(file, *index))));
+        let chunk = self.chunk(handle);
+        (chunk.file, chunk.index, chunk.closed) = (file, record.index, true);
+        chunk.raised(record.version, record.set_size, at);
+        self.acknowledge(handle, bundle_name(handle, serial), serial, at);
     }
 
     /// A snapshot has a copy of these places of a file.

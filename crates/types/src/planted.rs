@@ -101,6 +101,8 @@ crate::code! {
         R43 = 43,
         /// Readers of streams see committed bytes only.
         R44 = 44,
+        /// What is settled is what was copied, and what is needed still stays.
+        R45 = 45,
         /// A producer's number lives as long as its file.
         R47 = 47,
         /// What lacks replicas gets them, or a set that can be copied.

@@ -23,7 +23,7 @@ pub(super) fn measure(
         ("/followed".to_owned(), streams.seconds, streams.record_size);
     let load = |job, processes, callers| {
         let deadline_s = around.options.deadline.as_secs();
-        Load { job, processes, callers, deadline_s }
+        Load { job, processes, callers, deadline_s, by: None }
     };
     let produce =
         CallerJob::ProducePaced { root: root.clone(), seconds, a_second: A_SECOND, record_size };

@@ -98,6 +98,7 @@ impl<'a> AppendRound<'a> {
             processes: self.streams.processes(),
             callers: self.streams.callers(),
             deadline_s: self.around.options.deadline.as_secs(),
+            by: None,
         })
     }
 }
@@ -177,7 +178,7 @@ pub(super) fn awaited(
     let cell = OwnCell::start(SERVERS, around)?;
     let run = |job| {
         let deadline_s = around.options.deadline.as_secs();
-        cell.run(&Load { job, processes: 1, callers: 1, deadline_s })
+        cell.run(&Load { job, processes: 1, callers: 1, deadline_s, by: None })
     };
     let (operations, record_size) = (streams.operations, streams.record_size);
     let (mut stream, mut file) = (Vec::new(), Vec::new());

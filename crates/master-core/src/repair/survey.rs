@@ -94,6 +94,7 @@ impl Survey {
             | Record::OpenChunk(OpenChunk { handle, set_size, .. })
             | Record::AllocateChunk(AllocateChunk { handle, set_size, .. })
             | Record::SealChunk(SealChunk { handle, set_size, .. }) => (handle, set_size),
+            Record::ReplaceRange(ref new) => (new.handle, new.set_size),
             _ => return,
         };
         // Of two that open one place the second makes no chunk.

@@ -72,6 +72,7 @@ pub(crate) fn explain(
         false => some.len() as u64,
     };
     answer.lines.push(format!("{path}: {count} chunks"));
+    answer.lines.extend(explain_settling(view, file));
     for handle in some.iter().take(EXPLAINED_MAX) {
         explain_chunk(view, *handle, repair_of(*handle), &mut answer);
     }
@@ -85,6 +86,18 @@ pub(crate) fn explain(
     answer.lines.extend(told.map(|job| format!("chunk {}: {}", job.index, job.line)));
     fit(&mut answer.lines);
     Ok(answer)
+}
+
+/// How far a stream is settled (R45).
+fn explain_settling(view: &View<'_>, file: EntryId) -> Option<String> {
+    let entry = view.state.entry(file).filter(|it| it.layout == Layout::Stream)?;
+    let (told, length) = (view.state.streams().settled(), entry.length);
+    let how = match (told.is_pending(file), view.state.config().settle_rate) {
+        (false, _) => "nothing more is to be put together before more is sealed",
+        (true, 0) => "the rest stays as it is: 'settle_rate' is 0",
+        (true, _) => "the rest is put together in idle time, once it is sealed",
+    };
+    Some(format!("settled: {} of {length} bytes; {how}", told.settled_to(file)))
 }
 
 /// The servers that keep what only a person may throw away.

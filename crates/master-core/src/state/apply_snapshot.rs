@@ -46,6 +46,8 @@ pub(super) struct SnapshotChanges<'a> {
     pub(super) policies: &'a mut PolicyTable,
     pub(super) streams: &'a mut StreamTables,
     pub(super) chunk_size: u64,
+    /// How far streams are settled is kept.
+    pub(super) settles: bool,
 }
 
 fn refused(line: String) -> Failure {
@@ -310,7 +312,8 @@ impl SnapshotChanges<'_> {
         if self.snapshots.get(top).is_none() || !self.names.has_entry(source) {
             return Err(gone());
         }
-        let slice = CopiedSlice { from, after: &record.after, count: record.count as usize };
+        let (after, count, settles) = (&*record.after, record.count as usize, self.settles);
+        let slice = CopiedSlice { from, after, count, settles };
         let next = self.streams.copy((source, id), copy.length, slice);
         Ok(Applied::StreamCopied(next))
     }

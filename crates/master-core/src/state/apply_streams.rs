@@ -36,6 +36,8 @@ pub(super) struct StreamChanges<'a> {
     pub(super) chunks: &'a mut ChunkTable,
     pub(super) streams: &'a mut StreamTables,
     pub(super) chunk_size: u64,
+    /// How far streams are settled is kept.
+    pub(super) settles: bool,
 }
 
 /// A stream while a record's bundles are put to its end.
@@ -283,6 +285,11 @@ impl StreamChanges<'_> {
         let (version, set_size) = (record.version, record.set_size);
         self.chunks.set(handle, &ChunkRecord { version, set_size, closed: true, ..chunk });
         self.end_open(handle, &row);
+        if self.settles && row.length > 0 {
+            let settled = self.streams.settled_mut();
+            settled.set_left(row.file, chunk.index, row.length);
+            settled.set_pending(row.file, true);
+        }
         Ok(Applied::Changed(Changed::default()))
     }
 
@@ -324,7 +331,7 @@ impl StreamChanges<'_> {
     }
 
     /// A stream that is there and not deleted (R20).
-    fn live_stream(&self, id: EntryId) -> Result<EntryRecord, Failure> {
+    pub(super) fn live_stream(&self, id: EntryId) -> Result<EntryRecord, Failure> {
         let file = self.names.entry(id).filter(|it| it.kind == EntryKind::File);
         let file = file.filter(|_| !self.names.is_hidden(id)).ok_or_else(|| {
             let line = format!("file {}: no such file, or deleted", id.short());
