@@ -76,8 +76,8 @@ impl Leadership {
         self.handed_over
     }
 
-    /// Whether no majority has answered for so many rounds that others could be elected, if they did
-    /// not hear this member (LD5).
+    /// Whether no majority has answered for so many rounds that others could be elected, if they
+    /// did not hear this member (LD5).
     pub(crate) fn is_unanswered(&self) -> bool {
         self.sent.len() + 1 >= ELECTION_TICKS
     }

@@ -27,16 +27,13 @@ use cairn_env::{
 use cairn_types::{Random, crc32c};
 use faults::{FaultState, SimMapping, SyncOutcome};
 use file_table::FileTable;
-use inode::{Inode, Kept, PAGE_SIZE, page_of};
+use inode::{Inode, InodeNumber, Kept, PAGE_SIZE, page_of};
 use names::{NameTable, NameTarget};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the system says of a directory where a file is meant.
 const EISDIR: i32 = 21;
-
-/// Names a file within its disk.
-type InodeNumber = u64;
 
 /// A simulated disk; clones are the same disk.
 #[derive(Clone, Debug)]

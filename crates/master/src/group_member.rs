@@ -276,8 +276,8 @@ impl GroupMember {
         Ok(effects)
     }
 
-    /// Who is out, or never votes and hears nobody, asks the others, whom its words mean nothing to,
-    /// and who tell it whether it is one of them (GM2).
+    /// Who is out, or never votes and hears nobody, asks the others, whom its words mean nothing
+    /// to, and who tell it whether it is one of them (GM2).
     fn questions(&mut self, now: Time) -> Vec<ConsensusMessage> {
         let (me, members) = (self.hello.server, self.consensus.members());
         let others = members.all.iter().filter(|it| it.id != me);

@@ -139,8 +139,8 @@ impl GroupFaults {
         cut
     }
 
-    /// The network falls into two parts: a master with some of the chunkservers, and the others with
-    /// the rest. Clients reach both.
+    /// The network falls into two parts: a master with some of the chunkservers, and the others
+    /// with the rest. Clients reach both.
     fn divide(sim: &mut Simulation, one: NodeId) -> Vec<(NodeId, NodeId)> {
         sim.reach("network divided, a master and chunkservers in each part");
         let (mut here, mut there) = (vec![one], Vec::new());

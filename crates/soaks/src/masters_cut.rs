@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// How it is cut off, in turn.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Cut {
+enum MastersCut {
     /// The other masters do not hear it; it hears them.
     Mute,
     /// It does not hear the other masters; they hear it.
@@ -27,7 +27,8 @@ enum Cut {
     Off,
 }
 
-const CUTS: [Cut; 4] = [Cut::Mute, Cut::Deaf, Cut::Parted, Cut::Off];
+const CUTS: [MastersCut; 4] =
+    [MastersCut::Mute, MastersCut::Deaf, MastersCut::Parted, MastersCut::Off];
 /// For so long the one that is cut off is asked.
 const ASKED_FOR: Duration = Duration::from_secs(3);
 
@@ -43,7 +44,7 @@ pub(crate) fn run(soak: &mut SoakCell, options: &SoakOptions, teller: &Teller) -
     let mut appenders = Appenders::start(place, RECORDS)?;
     let followers = Readers::start(place, "follow")?;
     appenders.go()?;
-    let mut times: BTreeMap<Cut, [Vec<Duration>; 2]> = BTreeMap::new();
+    let mut times: BTreeMap<MastersCut, [Vec<Duration>; 2]> = BTreeMap::new();
     for round in 1..=options.rounds {
         appenders.await_acknowledged(appenders.acknowledged() + PROGRESS)?;
         let cut = CUTS[usize::try_from(round)? % CUTS.len()];
@@ -83,7 +84,7 @@ pub(crate) fn run(soak: &mut SoakCell, options: &SoakOptions, teller: &Teller) -
     read_on.judge(&appended, teller).and(judged)
 }
 
-impl Cut {
+impl MastersCut {
     fn carry_out(self, lab: &Lab, gone: usize, masters: usize) -> Result<()> {
         let name = master_host_name(gone);
         if self == Self::Off {

@@ -3,11 +3,11 @@
 //!
 //! | TFS Table 1 | here |
 //! |---|---|
-//! | addChunk, abandonAddChunk | `AllocateChunks`: one more chunk, the one before left without a commit |
+//! | addChunk, abandonAddChunk | `AllocateChunks`: one more chunk, the last one left uncommitted |
 //! | completeWrittenChunk | `CommitBundles` of one bundle |
 //! | getChunksInfo(n chunks) | `ReadExtents` of n extents, each in a chunk of its own |
 
-use super::job::{CallerId, JobError};
+use super::caller::{CallerId, JobError};
 use super::producer_jobs::{due, make_stream};
 use super::tally::LoadTally;
 use cairn_client::Cell;

@@ -1,5 +1,6 @@
 //! What callers of a load do.
 
+use super::caller::{CallerId, JobError};
 use super::commit_jobs::{ChunkOperation, Committer};
 use super::mix::RequestMix;
 use super::tally::LoadTally;
@@ -48,27 +49,13 @@ pub(crate) enum CallerJob {
     Mix { root: String, population: Population, mix: RequestMix, operations: u64 },
 }
 
-/// Which caller of how many.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CallerId {
-    pub(crate) process: u64,
-    pub(crate) caller: u64,
-    /// Its number among all.
-    pub(crate) number: u64,
-    /// How many there are.
-    pub(crate) of: u64,
-}
-
 /// What a caller has before the clock starts.
 #[derive(Debug)]
-pub(crate) enum Prepared {
+pub(crate) enum PreparedCaller {
     Nothing,
     Producer(Producer),
     Committers(Vec<Committer>),
 }
-
-/// Why a job ended early.
-pub(crate) type JobError = crate::error::BenchCause;
 
 impl CallerJob {
     /// Where its own files go; nowhere for jobs that only look.
@@ -98,27 +85,31 @@ impl CallerJob {
     }
 
     /// Before the clock starts.
-    pub(crate) async fn prepare(&self, cell: &Cell, id: CallerId) -> Result<Prepared, JobError> {
+    pub(crate) async fn prepare(
+        &self,
+        cell: &Cell,
+        id: CallerId,
+    ) -> Result<PreparedCaller, JobError> {
         let place = self.place(id)?;
         match self {
             Self::Produce { .. } | Self::ProduceAwaited { .. } | Self::ProducePaced { .. } => {
-                return Ok(Prepared::Producer(producer_jobs::open(cell, &place).await?));
+                return Ok(PreparedCaller::Producer(producer_jobs::open(cell, &place).await?));
             }
             Self::Follow { .. } => {
                 producer_jobs::make_stream(cell, &place).await?;
             }
             Self::Commits { producers, .. } => {
-                return Ok(Prepared::Committers(
+                return Ok(PreparedCaller::Committers(
                     commit_jobs::open_many(cell, &place, ("producer", *producers)).await?,
                 ));
             }
             Self::WaitLength { .. } => {
-                return Ok(Prepared::Committers(
+                return Ok(PreparedCaller::Committers(
                     commit_jobs::open_many(cell, &place, ("probe", 1)).await?,
                 ));
             }
             Self::ChunkOperations { what, .. } => {
-                return Ok(Prepared::Committers(
+                return Ok(PreparedCaller::Committers(
                     commit_jobs::prepare_operation(cell, &place, *what, id).await?,
                 ));
             }
@@ -132,7 +123,7 @@ impl CallerJob {
                 }
             }
         }
-        Ok(Prepared::Nothing)
+        Ok(PreparedCaller::Nothing)
     }
 
     /// The job itself.
@@ -140,13 +131,13 @@ impl CallerJob {
         &self,
         cell: &Cell,
         id: CallerId,
-        prepared: Prepared,
+        prepared: PreparedCaller,
     ) -> Result<LoadTally, JobError> {
         let place = self.place(id)?;
         match prepared {
-            Prepared::Nothing => {}
-            Prepared::Producer(producer) => return self.produce(producer, id).await,
-            Prepared::Committers(all) => return self.commit(cell, all, id).await,
+            PreparedCaller::Nothing => {}
+            PreparedCaller::Producer(producer) => return self.produce(producer, id).await,
+            PreparedCaller::Committers(all) => return self.commit(cell, all, id).await,
         }
         Ok(match self {
             Self::Write { megabytes, .. } => bytes_jobs::write(cell, &place, *megabytes).await?,

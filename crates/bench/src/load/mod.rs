@@ -9,6 +9,7 @@
 //! ```
 
 mod bytes_jobs;
+mod caller;
 mod commit_jobs;
 mod job;
 mod mix;

@@ -1,6 +1,7 @@
 //! One process of a load.
 
-use super::job::{CallerId, CallerJob};
+use super::caller::CallerId;
+use super::job::CallerJob;
 use super::tally::LoadTally;
 use crate::error::{BenchError, Doing};
 use cairn_client::Cell;

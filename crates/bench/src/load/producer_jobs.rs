@@ -1,6 +1,6 @@
 //! Jobs of producers of one stream, and of those who follow it.
 
-use super::job::CallerId;
+use super::caller::CallerId;
 use super::tally::LoadTally;
 use cairn_client::{Cell, CreateOptions, Error, Producer, ProducerOptions, Stream};
 use cairn_types::{CellPath, Content, Layout};

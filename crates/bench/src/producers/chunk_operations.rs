@@ -1,7 +1,7 @@
 //! Table 1 of TFS: what ten clients ask of the master for chunks, beside creations and look-ups of
 //! the same run.
 
-use super::SharedStreams;
+use super::arguments::SharedStreams;
 use super::commits::rig;
 use crate::error::BenchError;
 use crate::load::{CallerJob, ChunkOperation};

@@ -1,7 +1,7 @@
 //! Thousands of producers, a bundle a second each, and who waits for the stream to grow: what that
 //! costs the master. Chunkservers of the bench hold no bytes.
 
-use super::SharedStreams;
+use super::arguments::SharedStreams;
 use crate::error::BenchError;
 use crate::load::CallerJob;
 use crate::meta::population::{Naming, Population};

@@ -1,7 +1,7 @@
 //! Readers that follow a stream with its bytes: from the append of a record until each has it,
 //! which is more than from its commit on.
 
-use super::SharedStreams;
+use super::arguments::SharedStreams;
 use crate::error::{BenchCause, BenchError};
 use crate::load::{CallerJob, Load};
 use crate::meta::{Figure, Figures};

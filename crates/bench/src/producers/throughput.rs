@@ -5,7 +5,7 @@
 //!   stream, floor, second floor, GFS file    take turns at going first, on a fresh cell each round
 //! ```
 
-use super::SharedStreams;
+use super::arguments::SharedStreams;
 use crate::error::{BenchError, Doing};
 use crate::floor::{Floor, warm_memory};
 use crate::load::{CallerJob, Load, LoadFigures};

@@ -7,8 +7,8 @@
 //! ```
 //! Each kind is counted where it bites, so that a run can tell what it reached.
 
-use super::inode::{PAGE_SIZE, page_of};
-use super::{DiskState, InodeNumber, NameTarget, SimDisk};
+use super::inode::{InodeNumber, PAGE_SIZE, page_of};
+use super::{DiskState, NameTarget, SimDisk};
 use cairn_env::{IoFailure, Mapping, UnreadableBytes};
 use cairn_types::Random;
 use std::collections::{BTreeMap, BTreeSet};

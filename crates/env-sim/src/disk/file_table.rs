@@ -3,8 +3,7 @@
 //! - FT1: the sum is that of all files that have a name, at every moment: whoever changes a file
 //!   does it through this room. Each page that is written asks for it.
 
-use super::InodeNumber;
-use super::inode::{Inode, Kept};
+use super::inode::{Inode, InodeNumber, Kept};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All files.

@@ -75,9 +75,9 @@ impl Chunks {
         let obeyed = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
         // Past this term as well, or the person's word would be one of a time that is over.
         let newest = obeyed.max(join.served.term).max(self.scheduler.term().number);
-        let known = Self::check_history(step, join.cell, join.served, (server, newest))
-            .and_then(|()| Self::check_log(step, join.served, (server, newest)))
-            .and_then(|()| self.check_term(obeyed, server))
+        let known = check_history(step, join.cell, join.served, (server, newest))
+            .and_then(|()| check_log(step, join.served, (server, newest)))
+            .and_then(|()| check_term(self.scheduler.term().number, obeyed, server))
             .and_then(|()| check_numbers(step, join, newest));
         self.unless_ahead(step, (server, newest), known)?;
         check_place(step, (&self.fleet, &self.scheduler), join)?;
@@ -130,56 +130,6 @@ impl Chunks {
         // It may have come back meanwhile: then it is taken in anew with its next word.
         self.fleet.forget_server(server);
         step.out.reply(from, Ok(Response::ForgetServer(ForgetServerAnswer {})));
-    }
-
-    /// CS1. A group of one cannot win back a term that it does not remember.
-    fn check_term(&self, heard: Term, server: ServerId) -> Result<(), Failure> {
-        let term = self.scheduler.term().number;
-        if heard <= term || broken(Rule::R1) {
-            return Ok(());
-        }
-        let line = format!(
-            "server {server} has obeyed a master of term {heard}, this one is of term {term}: {}",
-            how_to_go_on(heard)
-        );
-        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
-    }
-
-    /// CS1. A server that belongs to no cell has no history.
-    fn check_history(
-        step: &Step<'_>,
-        cell: CellId,
-        served: ServedReign,
-        (server, newest): (ServerId, Term),
-    ) -> Result<(), Failure> {
-        let ServedReign { term, reign, .. } = served;
-        if cell.is_none() || step.state.may_have_had(term, reign) || broken(Rule::R1) {
-            return Ok(());
-        }
-        let line = format!(
-            "server {server} has served a master of term {term} whose changes are not in this \
-             one's log: {}",
-            how_to_go_on(newest)
-        );
-        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
-    }
-
-    /// CS2
-    fn check_log(
-        step: &Step<'_>,
-        served: ServedReign,
-        (server, newest): (ServerId, Term),
-    ) -> Result<(), Failure> {
-        let end = step.state.end_of_term(served.term).filter(|end| *end < served.log);
-        let Some(end) = end.filter(|_| !broken(Rule::R3)) else { return Ok(()) };
-        let line = format!(
-            "server {server} was told of record {} by the master of term {}, which ends at {end} \
-             in this one's log: {}",
-            served.log,
-            served.term,
-            how_to_go_on(newest)
-        );
-        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
     }
 
     /// Remembers a server that is refused because it knows more than the log, for the person who
@@ -241,9 +191,9 @@ impl Chunks {
     ) -> Result<HeartbeatAnswer, Failure> {
         let newest = beat.term.max(beat.served.term).max(self.scheduler.term().number);
         let server = beat.server;
-        let known = Self::check_history(step, step.state.cell(), beat.served, (server, newest))
-            .and_then(|()| Self::check_log(step, beat.served, (server, newest)))
-            .and_then(|()| self.check_term(beat.term, server));
+        let known = check_history(step, step.state.cell(), beat.served, (server, newest))
+            .and_then(|()| check_log(step, beat.served, (server, newest)))
+            .and_then(|()| check_term(self.scheduler.term().number, beat.term, server));
         self.unless_ahead(step, (server, newest), known)?;
         let term = self.scheduler.term().number;
         if !self.fleet.hear_heartbeat(step.now.time, beat) {
@@ -328,6 +278,55 @@ impl Chunks {
         }
         garbage
     }
+}
+
+/// CS1. A group of one cannot win back a term that it does not remember.
+fn check_term(term: Term, heard: Term, server: ServerId) -> Result<(), Failure> {
+    if heard <= term || broken(Rule::R1) {
+        return Ok(());
+    }
+    let line = format!(
+        "server {server} has obeyed a master of term {heard}, this one is of term {term}: {}",
+        how_to_go_on(heard)
+    );
+    Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+}
+
+/// CS1. A server that belongs to no cell has no history.
+fn check_history(
+    step: &Step<'_>,
+    cell: CellId,
+    served: ServedReign,
+    (server, newest): (ServerId, Term),
+) -> Result<(), Failure> {
+    let ServedReign { term, reign, .. } = served;
+    if cell.is_none() || step.state.may_have_had(term, reign) || broken(Rule::R1) {
+        return Ok(());
+    }
+    let line = format!(
+        "server {server} has served a master of term {term} whose changes are not in this \
+         one's log: {}",
+        how_to_go_on(newest)
+    );
+    Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+}
+
+/// CS2
+fn check_log(
+    step: &Step<'_>,
+    served: ServedReign,
+    (server, newest): (ServerId, Term),
+) -> Result<(), Failure> {
+    let end = step.state.end_of_term(served.term).filter(|end| *end < served.log);
+    let Some(end) = end.filter(|_| !broken(Rule::R3)) else { return Ok(()) };
+    let line = format!(
+        "server {server} was told of record {} by the master of term {}, which ends at {end} \
+         in this one's log: {}",
+        served.log,
+        served.term,
+        how_to_go_on(newest)
+    );
+    Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
 }
 
 fn how_to_go_on(newest: Term) -> String {

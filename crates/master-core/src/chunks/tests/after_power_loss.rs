@@ -225,8 +225,8 @@ fn beside_a_damaged_replica_that_holds_more_only_a_person_decides_and_it_is_kept
     assert_eq!(world.beat(1, vec![more], vec![]).garbage, [], "R28: it has more");
 }
 
-/// Of the chunk that `after_power_loss` made: copies that were ordered by now, and what the cell and
-/// the chunk are told to wait for.
+/// Of the chunk that `after_power_loss` made: copies that were ordered by now, and what the cell
+/// and the chunk are told to wait for.
 fn copies_and_waits(world: &World) -> (usize, Vec<WaitingCount>, Option<WaitReason>) {
     let is_copy = |sent: &super::Sent| matches!(sent.request, Request::CloneChunk(_));
     let copies = world.sent.iter().filter(|sent| is_copy(sent)).count();
