@@ -22,7 +22,7 @@ use crate::limits::LaunchLimits;
 use crate::memory_budget::MemoryBudget;
 use crate::process_meter::ProcessMeter;
 use crate::rpc_tap::TappedMessage;
-use crate::socket_options::prepare;
+use crate::socket_options::{UNTAKEN_TIME_MAX, prepare};
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
 use cairn_env::{Caller, ConnectionId, LogEvent, Payload};
@@ -133,7 +133,7 @@ impl Inbound {
                 Err(_) => return self.pause_accepting(cx),
             };
             // Where nobody is idle the newcomer is closed at once, so that the others go on.
-            if self.has_room(cx) && prepare(&socket).is_ok() {
+            if self.has_room(cx) && prepare(&socket, UNTAKEN_TIME_MAX).is_ok() {
                 self.take_in(cx, socket);
             }
         }
