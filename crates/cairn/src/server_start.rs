@@ -27,7 +27,12 @@ use cairn_store::{LogOpenError, StoreOpenError};
 use cairn_types::{Address, CellConfig, Rack, Term};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+/// A connection of a master's own to another server is given up after so long without a sign of the
+/// other machine: the kernel asks ever more seldom whether a cut link is there again, and the next
+/// election may need it.
+const MASTERS_UNTAKEN_MAX: Duration = Duration::from_secs(2);
 /// Threads for a master's disk work: the log, and pieces of checkpoints that others read, which no
 /// flush of the log has to wait for. Checkpoints are made in one of their own.
 const MASTER_WORKERS: usize = 2;
@@ -193,6 +198,7 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
         workers: MASTER_WORKERS,
         background: Some(CHECKPOINT_LANE),
         limits,
+        untaken_max: MASTERS_UNTAKEN_MAX,
         meter,
         log,
         rpc_log: start.log.rpc_log.within(&start.data),
