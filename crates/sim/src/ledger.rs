@@ -302,7 +302,7 @@ impl Ledger {
     ) {
         let (file, handle, serial) = (record.file, record.handle, SerialNumber::new(1));
         self.by_place.insert((file, record.index), handle);
-        left.iter().for_each(|index| drop(self.by_place.remove(&(file, *index))));
+        self.by_place.retain(|(of, index), _| *of != file || !left.contains(index));
         let chunk = self.chunk(handle);
         (chunk.file, chunk.index, chunk.closed) = (file, record.index, true);
         chunk.raised(record.version, record.set_size, at);
