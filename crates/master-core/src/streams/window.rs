@@ -74,7 +74,7 @@ enum RunEnd {
 }
 
 /// How a chunk of a stream may be taken of.
-enum SourceState {
+enum ChunkAsSource {
     Good(Vec<SourceReplica>),
     /// A producer writes it.
     Written,
@@ -144,19 +144,19 @@ fn find(view: &View<'_>, (file, from): (EntryId, u64), over: Option<ChunkHandle>
         let run = &mut found.run;
         let source = match handle {
             Some(handle) => source_of(view, handle, &extent, run),
-            None => SourceState::Lacks,
+            None => ChunkAsSource::Lacks,
         };
         let handle = handle.unwrap_or_default();
         let passes = match &source {
-            SourceState::Good(_) => {
+            ChunkAsSource::Good(_) => {
                 run.extents.is_empty() && extent.size >= (chunk_size / 4).max(1)
             }
-            SourceState::Lacks => true,
+            ChunkAsSource::Lacks => true,
             // What was away for so long is not waited for.
-            SourceState::Away => over == Some(handle),
-            SourceState::Written => false,
+            ChunkAsSource::Away => over == Some(handle),
+            ChunkAsSource::Written => false,
         };
-        let SourceState::Good(replicas) = source else {
+        let ChunkAsSource::Good(replicas) = source else {
             if passes && run.extents.is_empty() {
                 found.passed = extent.end;
                 continue;
@@ -203,16 +203,16 @@ fn source_of(
     handle: ChunkHandle,
     extent: &Extent,
     run: &ExtentRun,
-) -> SourceState {
-    let Some(chunk) = view.state.chunk(handle) else { return SourceState::Lacks };
+) -> ChunkAsSource {
+    let Some(chunk) = view.state.chunk(handle) else { return ChunkAsSource::Lacks };
     if !chunk.closed || view.state.streams().open_chunk(handle).is_some() {
-        return SourceState::Written;
+        return ChunkAsSource::Written;
     }
     let needed = extent.chunk_offset + extent.size;
     if let Some(known) = run.sources.get(&handle) {
         let has = known.iter().filter(|(_, length)| *length >= needed);
         let has: Vec<SourceReplica> = has.cloned().collect();
-        return if has.is_empty() { SourceState::Lacks } else { SourceState::Good(has) };
+        return if has.is_empty() { ChunkAsSource::Lacks } else { ChunkAsSource::Good(has) };
     }
     let good = good(view, handle, &chunk);
     let has = good.iter().filter(|(_, replica)| replica.length >= needed);
@@ -222,9 +222,9 @@ fn source_of(
     };
     let live: Vec<SourceReplica> = live.filter_map(at).collect();
     match (live.is_empty(), good.is_empty(), has.count()) {
-        (false, ..) => SourceState::Good(live),
-        (true, false, 0) => SourceState::Lacks,
-        _ => SourceState::Away,
+        (false, ..) => ChunkAsSource::Good(live),
+        (true, false, 0) => ChunkAsSource::Lacks,
+        _ => ChunkAsSource::Away,
     }
 }
 
