@@ -221,7 +221,7 @@ impl Assemblies {
         &mut self,
         cx: &mut ReplicaContext<'_>,
         (handle, number): (ChunkHandle, u64),
-        act: impl FnOnce(&mut Assembly, &mut ReplicaContext<'_>, Turn<'_>) -> AssemblyFate,
+        act: impl FnOnce(&mut Assembly, &mut ReplicaContext<'_>, AssemblyTurn<'_>) -> AssemblyFate,
     ) -> bool {
         let works = |it: &Assembly| {
             matches!(it.phase, AssemblyPhase::Asking(_) | AssemblyPhase::Gathering(..))
@@ -241,7 +241,7 @@ impl Assemblies {
 }
 
 /// The pace of all, and whether a piece of another one is on its way.
-type Turn<'a> = (&'a mut ClonePace, bool);
+type AssemblyTurn<'a> = (&'a mut ClonePace, bool);
 
 fn drop_files(out: &mut Outbox, handle: ChunkHandle) {
     let job = ChunkJob::Clone { handle, work: CloneWork::Drop };
@@ -299,7 +299,11 @@ impl Assembly {
     }
 
     /// Takes the next piece, or waits for its turn.
-    fn go_on(&mut self, cx: &mut ReplicaContext<'_>, (pace, others): Turn<'_>) -> AssemblyFate {
+    fn go_on(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        (pace, others): AssemblyTurn<'_>,
+    ) -> AssemblyFate {
         let Some((range, _, _)) = self.present() else {
             self.phase = AssemblyPhase::Summing;
             self.disk(cx.out, CloneWork::Begin { anew: false });
@@ -372,7 +376,7 @@ impl Assembly {
     fn on_fetched(
         &mut self,
         cx: &mut ReplicaContext<'_>,
-        (pace, others): Turn<'_>,
+        (pace, others): AssemblyTurn<'_>,
         result: &Result<(FetchAnswer, Bytes), Failure>,
     ) -> AssemblyFate {
         let AssemblyPhase::Asking(piece) = self.phase else {
@@ -411,7 +415,7 @@ impl Assembly {
     fn on_disk(
         &mut self,
         cx: &mut ReplicaContext<'_>,
-        (pace, others): Turn<'_>,
+        (pace, others): AssemblyTurn<'_>,
         result: &ChunkResult,
     ) -> AssemblyFate {
         self.touched = cx.now;

@@ -74,7 +74,7 @@ enum RunEnd {
 }
 
 /// How a chunk of a stream may be taken of.
-enum SettledSource {
+enum ChunkAsSource {
     Good(Vec<SourceReplica>),
     /// A producer writes it.
     Written,
@@ -144,19 +144,19 @@ fn find(view: &View<'_>, (file, from): (EntryId, u64), over: Option<ChunkHandle>
         let run = &mut found.run;
         let source = match handle {
             Some(handle) => source_of(view, handle, &extent, run),
-            None => SettledSource::Lacks,
+            None => ChunkAsSource::Lacks,
         };
         let handle = handle.unwrap_or_default();
         let passes = match &source {
-            SettledSource::Good(_) => {
+            ChunkAsSource::Good(_) => {
                 run.extents.is_empty() && extent.size >= (chunk_size / 4).max(1)
             }
-            SettledSource::Lacks => true,
+            ChunkAsSource::Lacks => true,
             // What was away for so long is not waited for.
-            SettledSource::Away => over == Some(handle),
-            SettledSource::Written => false,
+            ChunkAsSource::Away => over == Some(handle),
+            ChunkAsSource::Written => false,
         };
-        let SettledSource::Good(replicas) = source else {
+        let ChunkAsSource::Good(replicas) = source else {
             if passes && run.extents.is_empty() {
                 found.passed = extent.end;
                 continue;
@@ -203,16 +203,16 @@ fn source_of(
     handle: ChunkHandle,
     extent: &Extent,
     run: &ExtentRun,
-) -> SettledSource {
-    let Some(chunk) = view.state.chunk(handle) else { return SettledSource::Lacks };
+) -> ChunkAsSource {
+    let Some(chunk) = view.state.chunk(handle) else { return ChunkAsSource::Lacks };
     if !chunk.closed || view.state.streams().open_chunk(handle).is_some() {
-        return SettledSource::Written;
+        return ChunkAsSource::Written;
     }
     let needed = extent.chunk_offset + extent.size;
     if let Some(known) = run.sources.get(&handle) {
         let has = known.iter().filter(|(_, length)| *length >= needed);
         let has: Vec<SourceReplica> = has.cloned().collect();
-        return if has.is_empty() { SettledSource::Lacks } else { SettledSource::Good(has) };
+        return if has.is_empty() { ChunkAsSource::Lacks } else { ChunkAsSource::Good(has) };
     }
     let good = good(view, handle, &chunk);
     let has = good.iter().filter(|(_, replica)| replica.length >= needed);
@@ -222,9 +222,9 @@ fn source_of(
     };
     let live: Vec<SourceReplica> = live.filter_map(at).collect();
     match (live.is_empty(), good.is_empty(), has.count()) {
-        (false, ..) => SettledSource::Good(live),
-        (true, false, 0) => SettledSource::Lacks,
-        _ => SettledSource::Away,
+        (false, ..) => ChunkAsSource::Good(live),
+        (true, false, 0) => ChunkAsSource::Lacks,
+        _ => ChunkAsSource::Away,
     }
 }
 
