@@ -42,8 +42,12 @@ impl Appends {
         let mut rounds = Vec::new();
         for round in 0..self.rounds {
             let (operations, record_size) = (self.operations, self.record_size);
-            let job =
-                CallerJob::Append { root: format!("/bench-{round}"), operations, record_size };
+            let job = CallerJob::Append {
+                root: format!("/bench-{round}"),
+                operations,
+                batch: 1,
+                record_size,
+            };
             rounds.push(cell.run(&Load {
                 job,
                 processes: self.shape.processes.unwrap_or(8),

@@ -50,6 +50,7 @@ use cairn_protocol::{Hello, Request, Response};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{Address, Members, Term, Time};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A master as the worlds drive it.
 #[derive(Debug)]
@@ -546,7 +547,8 @@ impl Driver for Master {
                 self.halt(&error.to_string(), &mut wishes);
             }
         }
-        if let Some(why) = self.group.end(now.time).filter(|_| !self.halted) {
+        let silence = Duration::from_millis(self.role.state().config().silent_ms);
+        if let Some(why) = self.group.end(now.time, silence).filter(|_| !self.halted) {
             self.halted = true;
             wishes.push(MasterEffect::Env(Effect::Halt(why.to_owned())));
         }
@@ -563,7 +565,14 @@ impl Driver for Master {
                 *last += 1;
                 EffectId(*last)
             };
-            effects.extend(self.group.talk(now, &self.role, fresh));
+            match self.group.talk(now, &self.role, fresh) {
+                Ok(said) => effects.extend(said),
+                Err(error) => {
+                    let mut wishes = Vec::new();
+                    self.halt(&error.to_string(), &mut wishes);
+                    self.move_on(now, wishes, effects);
+                }
+            }
             self.gauges.stand(&MasterStanding::of(self.group.consensus(), &self.role));
         }
     }

@@ -159,7 +159,7 @@ pub(crate) fn split_behind(
     replace_leaves(inner, range, &entries, runs);
 }
 
-/// Spreads the entries of a leaf, about so many bytes, which are too many for it, over leaves there.
+/// Spreads the entries of a leaf, about so many bytes, too many for one, over leaves there.
 pub(crate) fn spread(
     inner: &mut InnerPage,
     index: usize,

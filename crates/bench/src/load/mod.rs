@@ -9,12 +9,16 @@
 //! ```
 
 mod bytes_jobs;
+mod caller;
+mod commit_jobs;
 mod job;
 mod mix;
 mod name_jobs;
 mod process;
+mod producer_jobs;
 mod tally;
 
+pub(crate) use commit_jobs::ChunkOperation;
 pub(crate) use job::CallerJob;
 pub(crate) use mix::RequestMix;
 pub use process::LoadProcess;

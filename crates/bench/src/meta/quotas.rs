@@ -2,8 +2,8 @@
 //! superuser with one, and by somebody else with one, in turn.
 //!
 //! The quota is the root's and reached by nothing, so that all that is created is checked against
-//! it and counted in it. The superuser is asked for no permission; of anybody else each directory on
-//! the way is looked at. What a ratio is worth is told by the first side, run twice in each round.
+//! it and counted in it. The superuser is asked for no permission; of anybody else each directory
+//! on the way is looked at. What a ratio is worth is told by the first side, run twice a round.
 
 use super::arguments::Meta;
 use super::figures::{Figure, Figures};
@@ -19,18 +19,18 @@ const SOMEBODY: &str = "1000:100";
 
 /// Whom creations and look-ups are by, and whether a quota holds.
 #[derive(Clone, Copy)]
-struct Side {
+struct QuotaSide {
     name: &'static str,
     title: &'static str,
     limited: bool,
     who: Option<&'static str>,
 }
 
-const SIDES: [Side; 4] = [
-    Side { name: "free", title: "no quota", limited: false, who: None },
-    Side { name: "again", title: "no quota, again", limited: false, who: None },
-    Side { name: "limited", title: "with a quota", limited: true, who: None },
-    Side {
+const SIDES: [QuotaSide; 4] = [
+    QuotaSide { name: "free", title: "no quota", limited: false, who: None },
+    QuotaSide { name: "again", title: "no quota, again", limited: false, who: None },
+    QuotaSide { name: "limited", title: "with a quota", limited: true, who: None },
+    QuotaSide {
         name: "somebody",
         title: "with a quota and permissions",
         limited: true,
@@ -49,7 +49,7 @@ fn limit(rig: &Rig, limited: bool) -> Result<(), BenchError> {
 }
 
 /// A directory for one run, of whoever creates in it.
-fn place(rig: &Rig, path: &str, side: Side) -> Result<(), BenchError> {
+fn place(rig: &Rig, path: &str, side: QuotaSide) -> Result<(), BenchError> {
     let doing = || format!("making {path}");
     let path = CellPath::parse(path).expect("a path");
     rig.with_cell(doing, |cell| async move {
@@ -66,7 +66,7 @@ fn place(rig: &Rig, path: &str, side: Side) -> Result<(), BenchError> {
 /// The step.
 pub(super) fn measure(meta: &Meta, rig: &Rig, figures: &mut Figures<'_>) -> Result<(), BenchError> {
     let (population, operations) = (rig.population, meta.operations * 5);
-    let run = |job, side: Side| {
+    let run = |job, side: QuotaSide| {
         let load = rig.load(job, meta.processes(), meta.callers());
         rig.run(&Load { by: side.who, ..load })
     };

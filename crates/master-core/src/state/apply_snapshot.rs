@@ -15,7 +15,7 @@ use super::chunk_table::{ChunkRecord, ChunkTable};
 use super::entry_record::EntryRecord;
 use super::growing_snapshots::GrowingSnapshots;
 use super::hidden::HiddenRecord;
-use super::names::{HIDDEN_ROOT, NameTree};
+use super::names::{HIDDEN_ROOT, NameTree, are_free, are_fresh};
 use super::policies::PolicyTable;
 use super::shared_chunks::{Left, SharedChunks};
 use super::streams::{CopiedSlice, StreamTables};
@@ -46,6 +46,8 @@ pub(super) struct SnapshotChanges<'a> {
     pub(super) policies: &'a mut PolicyTable,
     pub(super) streams: &'a mut StreamTables,
     pub(super) chunk_size: u64,
+    /// How far streams are settled is kept.
+    pub(super) settles: bool,
 }
 
 fn refused(line: String) -> Failure {
@@ -127,7 +129,8 @@ impl SnapshotChanges<'_> {
         }
         let begins = self.snapshots.get(record.top).is_none();
         let is_top = |entry: &CopiedEntry| entry.id == record.top && begins;
-        if begins && !(is_top(&record.entries[0]) && !record.entries[1..].iter().any(is_top)) {
+        let (first, others) = record.entries.split_first().expect("a slice has entries");
+        if begins && (!is_top(first) || others.iter().any(is_top)) {
             return Err(no_snapshot(record.top));
         }
         self.check_ids(record)?;
@@ -153,7 +156,7 @@ impl SnapshotChanges<'_> {
             return Err(cannot_be_copied(first));
         }
         // A slice takes its numbers one after the other: nothing else has one between.
-        if self.names.are_fresh(first.id, last.id) {
+        if are_fresh(self.names, first.id, last.id) {
             return Ok(());
         }
         match made.iter().find(|entry| self.names.has_entry(entry.id)) {
@@ -172,7 +175,7 @@ impl SnapshotChanges<'_> {
             let (directory, first) = of_one[0];
             let (_, last) = of_one[of_one.len() - 1];
             !made.contains(&directory)
-                && !self.names.are_free(directory, first, last)
+                && !are_free(self.names, directory, (first, last))
                 && of_one.iter().any(|(_, name)| self.names.child(directory, name).is_some())
         };
         let taken = names.chunk_by(|one, other| one.0 == other.0).any(is_taken);
@@ -310,7 +313,8 @@ impl SnapshotChanges<'_> {
         if self.snapshots.get(top).is_none() || !self.names.has_entry(source) {
             return Err(gone());
         }
-        let slice = CopiedSlice { from, after: &record.after, count: record.count as usize };
+        let (after, count, settles) = (&*record.after, record.count as usize, self.settles);
+        let slice = CopiedSlice { from, after, count, settles };
         let next = self.streams.copy((source, id), copy.length, slice);
         Ok(Applied::StreamCopied(next))
     }
