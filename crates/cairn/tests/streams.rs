@@ -87,7 +87,7 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     let cell = Cell::start(3);
     let page = include_str!("../../../docs/guide/streams.md");
     let told = guide::run_page(&cell, page);
-    let [first, second, shipped, third, fourth] = &told[..] else { panic!("{told:?}") };
+    let [first, second, shipped, third, fourth, fifth] = &told[..] else { panic!("{told:?}") };
     assert!(first.starts_with("999\n1000\n"), "{first}");
     assert!(first.contains("collector-7") && first.contains("line 1000"), "{first}");
     assert!(second.contains("1000 lines were there, 2000 are appended"), "{second}");
@@ -99,6 +99,7 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     assert!(third.contains("\"text\":\"offset 4711\""), "{third}");
     assert!(third.ends_with("it is there\n"), "{third}");
     assert!(fourth.contains("layout       stream") && fourth.contains("producers  2"), "{fourth}");
+    assert!(fourth.contains("settled    ") && fifth.contains("settle_rate"), "{fifth}");
     let lines: Vec<String> = (1..=3000).map(|number| number.to_string()).collect();
     let lines = lines.join("\n") + "\none more\n";
     assert!(cell.ok(["cat", "/logs/events"]) == lines);

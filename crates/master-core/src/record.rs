@@ -9,7 +9,7 @@
 
 use crate::stream_records::{
     AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CopyStream,
-    ForgetProducerRecord, OpenProducerRecord, SealChunk,
+    ForgetProducerRecord, NoteSettled, OpenProducerRecord, ReplaceRange, SealChunk,
 };
 use cairn_protocol::Failure;
 use cairn_types::wire::Message;
@@ -24,7 +24,7 @@ use cairn_types::{
 /// A build that does not know a kind of record stops at it, and one that does not know a field goes
 /// on without it and has another state: so neither goes into the log of a group before all of its
 /// members have said that they know it.
-pub const RECORD_LEVEL: u32 = 2;
+pub const RECORD_LEVEL: u32 = 3;
 /// From this level on there are snapshots.
 pub(crate) const SNAPSHOT_LEVEL: u32 = 1;
 
@@ -34,6 +34,8 @@ pub(crate) const QUOTA_LEVEL: u32 = 1;
 pub const ATTRIBUTES_LEVEL: u32 = 1;
 /// From this level on there are streams.
 pub const STREAM_LEVEL: u32 = 2;
+/// From this level on ranges of streams are put into other chunks (R45, R46).
+pub const RANGE_LEVEL: u32 = 3;
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).
@@ -229,6 +231,9 @@ cairn_types::message! {
         2 => clone_rate: Option<u64>,
         3 => clones_per_server: Option<u32>,
         4 => clones_per_cell: Option<u32>,
+        /// From level 3 on, as the next.
+        5 => settle_rate: Option<u64>,
+        6 => settle_after_ms: Option<u64>,
     }
 }
 cairn_types::message! {
@@ -424,6 +429,10 @@ cairn_types::choice! {
         76 => AbandonChunk(AbandonChunk),
         /// A slice of a stream in a snapshot.
         77 => CopyStream(CopyStream),
+        /// A range of a stream in another chunk.
+        78 => ReplaceRange(ReplaceRange),
+        /// How much of a stream is settled.
+        79 => NoteSettled(NoteSettled),
     }
 }
 
@@ -469,6 +478,8 @@ impl Record {
             Self::SealChunk(record) => record.time,
             Self::AbandonChunk(record) => record.time,
             Self::CopyStream(record) => record.time,
+            Self::ReplaceRange(record) => record.time,
+            Self::NoteSettled(record) => record.time,
         }
     }
 

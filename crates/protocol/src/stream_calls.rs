@@ -211,6 +211,10 @@ cairn_types::message! {
         2 => extents: Vec<StreamExtent>,
         3 => chunks: Vec<ChunkLocations>,
         4 => log: LogIndex,
+        /// Up to there it is settled: it stands in few extents, and they stay (R45).
+        5 => settled: u64,
+        /// What is behind that is looked at, and settled in idle time.
+        6 => settles: bool,
     }
 }
 cairn_types::message! {

@@ -36,6 +36,8 @@ pub(super) struct StreamChanges<'a> {
     pub(super) chunks: &'a mut ChunkTable,
     pub(super) streams: &'a mut StreamTables,
     pub(super) chunk_size: u64,
+    /// How far streams are settled is kept.
+    pub(super) settles: bool,
 }
 
 /// A stream while a record's bundles are put to its end.
@@ -51,7 +53,8 @@ impl StreamChanges<'_> {
     ) -> Result<Applied, Failure> {
         let (file, name, epoch) = (record.file, record.name.as_str(), record.epoch);
         self.live_stream(file)?;
-        let named = self.streams.named(file, name);
+        // R47 broken: whoever comes back begins anew.
+        let named = self.streams.named(file, name).filter(|_| !broken(Rule::R47));
         let id = named.unwrap_or(record.producer);
         let mut producer = self.streams.producer(file, id).unwrap_or_default();
         if named.is_none() && producer != ProducerRecord::default() {
@@ -248,7 +251,8 @@ impl StreamChanges<'_> {
         }
         let last = bundle.first.get().saturating_add(bundle.count.saturating_sub(1));
         match self.streams.outcome(file, id, bundle.first) {
-            Some(kept) if kept.count == bundle.count => {
+            // R39 broken: that a number is known is enough.
+            Some(kept) if kept.count == bundle.count || broken(Rule::R39) => {
                 Ok(Some(BundleAnswer { outcome: CommitOutcome::Committed, offset: kept.offset }))
             }
             None if last <= producer.number.get() && bundle.first.get() > 0 => {
@@ -281,6 +285,11 @@ impl StreamChanges<'_> {
         let (version, set_size) = (record.version, record.set_size);
         self.chunks.set(handle, &ChunkRecord { version, set_size, closed: true, ..chunk });
         self.end_open(handle, &row);
+        if self.settles && row.length > 0 {
+            let settled = self.streams.settled_mut();
+            settled.set_left(row.file, chunk.index, row.length);
+            settled.set_pending(row.file, true);
+        }
         Ok(Applied::Changed(Changed::default()))
     }
 
@@ -322,7 +331,7 @@ impl StreamChanges<'_> {
     }
 
     /// A stream that is there and not deleted (R20).
-    fn live_stream(&self, id: EntryId) -> Result<EntryRecord, Failure> {
+    pub(super) fn live_stream(&self, id: EntryId) -> Result<EntryRecord, Failure> {
         let file = self.names.entry(id).filter(|it| it.kind == EntryKind::File);
         let file = file.filter(|_| !self.names.is_hidden(id)).ok_or_else(|| {
             let line = format!("file {}: no such file, or deleted", id.short());

@@ -5,6 +5,7 @@
 //!   extents    (file, end) → index, place in the chunk, size
 //!   kept       (file, producer, 0) → cursor; (file, producer, first) → outcome of a bundle
 //!   open       handle → who writes it, and how much of it is committed
+//!   settled    how far files are settled, and what they have of each chunk (`settled_streams.rs`)
 //! ```
 //! - OE1: a file's extents have no gap: each begins where the one before ends, and the last ends
 //!   with the file. They are found by their ends, so that one look finds the one that has a byte.
@@ -13,12 +14,14 @@
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
+use super::settled_streams::SettledStreams;
 use crate::applied::StreamCopied;
 use bytes::Bytes;
 use cairn_protocol::{BUNDLES_MAX, Cursor, PRODUCER_CHUNKS_MAX};
 use cairn_types::{
     ChunkHandle, ChunkIndex, EntryId, Epoch, ProducerId, RecordNumber, SerialNumber, WallTime,
 };
+use std::collections::BTreeMap;
 
 /// Epochs that are over, of which it is told what they had committed.
 const ENDED_MAX: usize = 4;
@@ -98,6 +101,8 @@ pub(super) struct CopiedSlice<'a> {
     pub(super) from: u64,
     pub(super) after: &'a str,
     pub(super) count: usize,
+    /// How far it is settled is kept (the log's level has that).
+    pub(super) settles: bool,
 }
 
 /// All streams.
@@ -108,6 +113,7 @@ pub(crate) struct StreamTables {
     extents: Map,
     kept: Map,
     open: Map,
+    settled: SettledStreams,
 }
 
 impl StreamTables {
@@ -116,16 +122,28 @@ impl StreamTables {
     }
 
     /// From what an image has.
-    pub(super) fn of([producers, names, extents, kept, open]: [Map; 5]) -> Self {
-        Self { producers, names, extents, kept, open }
+    pub(super) fn of([producers, names, extents, kept, open, settled]: [Map; 6]) -> Self {
+        let settled = SettledStreams::of(settled);
+        Self { producers, names, extents, kept, open, settled }
     }
 
-    pub(super) fn maps(&self) -> [&Map; 5] {
-        [&self.producers, &self.names, &self.extents, &self.kept, &self.open]
+    pub(super) fn maps(&self) -> [&Map; 6] {
+        let Self { producers, names, extents, kept, open, settled } = self;
+        [producers, names, extents, kept, open, settled.map()]
     }
 
-    pub(super) fn maps_mut(&mut self) -> [&mut Map; 5] {
-        [&mut self.producers, &mut self.names, &mut self.extents, &mut self.kept, &mut self.open]
+    pub(super) fn maps_mut(&mut self) -> [&mut Map; 6] {
+        let Self { producers, names, extents, kept, open, settled } = self;
+        [producers, names, extents, kept, open, settled.map_mut()]
+    }
+
+    /// How far streams are settled.
+    pub(crate) fn settled(&self) -> &SettledStreams {
+        &self.settled
+    }
+
+    pub(super) fn settled_mut(&mut self) -> &mut SettledStreams {
+        &mut self.settled
     }
 
     pub(crate) fn producer(&self, file: EntryId, id: ProducerId) -> Option<ProducerRecord> {
@@ -306,10 +324,23 @@ impl StreamTables {
         self.extents.set(&pair(file, end), &added.pack());
     }
 
+    /// Takes out an extent, as it stands.
+    pub(super) fn remove_extent(&mut self, file: EntryId, extent: &Extent) {
+        self.extents.remove(&pair(file, extent.end));
+    }
+
+    /// Puts an extent where none stands (OE1).
+    pub(super) fn set_extent(&mut self, file: EntryId, extent: &Extent) {
+        assert!(extent.size > 0, "an extent has bytes (OE1)");
+        self.extents.set(&pair(file, extent.end), &extent.pack());
+    }
+
     /// Takes out up to so many rows of a file that goes; how many it were.
     pub(super) fn take_of_file(&mut self, file: EntryId, left: usize) -> usize {
         let mut taken = 0;
-        for map in [&mut self.extents, &mut self.kept, &mut self.names, &mut self.producers] {
+        self.settled.set_pending(file, false);
+        let Self { producers, names, extents, kept, settled, .. } = self;
+        for map in [extents, kept, names, producers, settled.map_mut()] {
             let mut keys = Vec::new();
             let mut walk = map.walk(&file.get().to_be_bytes());
             while taken + keys.len() < left
@@ -333,6 +364,7 @@ impl StreamTables {
         length: u64,
         slice: CopiedSlice<'_>,
     ) -> StreamCopied {
+        let mut copied: BTreeMap<ChunkIndex, u64> = BTreeMap::new();
         let count = slice.count.clamp(1, COPIED_ROWS_MAX);
         let mut next =
             StreamCopied { from: slice.from, after: slice.after.to_owned(), whole: false };
@@ -341,6 +373,13 @@ impl StreamTables {
         for extent in &extents {
             self.extents.set(&pair(copy, extent.end), &extent.pack());
             next.from = extent.end;
+            *copied.entry(extent.index).or_default() += extent.size;
+        }
+        if slice.settles {
+            for (index, size) in copied {
+                let before = self.settled.left(copy, index).unwrap_or(0);
+                self.settled.set_left(copy, index, before + size);
+            }
         }
         let left = count - extents.len();
         let named: Vec<(String, ProducerId)> =
@@ -359,6 +398,10 @@ impl StreamTables {
         }
         assert!(next.from <= length.max(slice.from), "no copy is longer than it says");
         next.whole = extents.len() + named.len() < count;
+        if next.whole && slice.settles && length > 0 {
+            self.settled.set_settled_to(copy, self.settled.settled_to(source).min(length));
+            self.settled.set_pending(copy, true);
+        }
         next
     }
 

@@ -112,5 +112,13 @@ pub(super) fn extents(view: &View<'_>, wish: &ReadExtents) -> Result<ReadExtents
     let known = handles.into_values().flatten();
     let located = known.map(|it| reading::of_file(view, file, reading::locations(view, it)));
     let entry = view.state.described((file, &record), "");
-    Ok(ReadExtentsAnswer { entry, extents, chunks: located.collect(), log: view.state.applied() })
+    let told = view.state.streams().settled();
+    Ok(ReadExtentsAnswer {
+        entry,
+        extents,
+        chunks: located.collect(),
+        log: view.state.applied(),
+        settled: told.settled_to(file),
+        settles: told.is_pending(file) && view.state.config().settle_rate > 0,
+    })
 }
