@@ -136,8 +136,6 @@ fn messages_within_others() -> String {
         protocol::ListedChunk::proto_text(),
         protocol::ListedReplica::proto_text(),
         protocol::MissingReplica::proto_text(),
-        protocol::AssembledRange::proto_text(),
-        protocol::AssembledSource::proto_text(),
         protocol::CloneProgress::proto_text(),
         protocol::CloneStatus::proto_text(),
         protocol::DegradedChunk::proto_text(),
@@ -184,6 +182,8 @@ fn messages_within_others() -> String {
 /// The same, of streams.
 fn messages_of_streams() -> String {
     [
+        protocol::AssembledRange::proto_text(),
+        protocol::AssembledSource::proto_text(),
         protocol::Bundle::proto_text(),
         protocol::BundleAnswer::proto_text(),
         protocol::BundleHolder::proto_text(),

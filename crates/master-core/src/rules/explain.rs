@@ -1,7 +1,10 @@
 //! Why a chunk is as it is, for a person: what is wrong, what is waited for and since when
 //! (design §9).
 
+use super::chunk_list::wait;
+use super::condition::{Undecided, undecided};
 use super::decided_set::{SetDecision, decide};
+use super::good_replicas::good;
 use super::health::replica_counts;
 use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
@@ -10,7 +13,9 @@ use crate::fleet::KnownReplica;
 use crate::leases::LeaseStatus;
 use crate::state::ChunkRecord;
 use crate::view::View;
-use cairn_protocol::{ErrorCode, ExplainAnswer, Failure, MESSAGE_SIZE_MAX, ServerState};
+use cairn_protocol::{
+    ErrorCode, ExplainAnswer, Failure, MESSAGE_SIZE_MAX, ServerState, WaitReason,
+};
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, EntryId, Layout, ServerId};
 
 /// Chunks of one file that are explained at once; the rest is counted.
@@ -169,12 +174,37 @@ fn explain_chunk(
         ));
     }
     if sound < chunk.goal as usize {
-        let waits = match is_to_be_levelled(view, (handle, &chunk)) {
-            true => "  waits to be levelled by the master itself; then it is copied",
-            false => "  waits for a copy to be made, or for its servers to come back",
-        };
-        answer.lines.push(repair.unwrap_or(waits.to_owned()));
+        let waits = || explain_wait(view, (handle, &chunk));
+        answer.lines.push(repair.unwrap_or_else(waits));
     }
+}
+
+/// What a chunk waits for that lacks replicas and is not being copied.
+fn explain_wait(view: &View<'_>, (handle, chunk): (ChunkHandle, &ChunkRecord)) -> String {
+    let good = u32::try_from(good(view, handle, chunk).len()).expect("a cell has few servers");
+    if good >= chunk.goal {
+        return "  a server that has it is silent: it is copied when that counts as dead"
+            .to_owned();
+    }
+    let why = wait(view, (handle, chunk), good, None).why;
+    let line = match (undecided(view, (handle, chunk)), why) {
+        (Undecided::LeftToPerson, _) => "is copied when a person has decided, as it says above",
+        (Undecided::Yet, _) => "is copied when its set is decided on, as it says above",
+        (_, WaitReason::NoServer) => {
+            "no live server can take a copy: each has a replica already, is full, or is to be \
+             emptied; start another, or one that held it"
+        }
+        (_, WaitReason::NoSource) => {
+            "no good replica is there to be copied: a server that held one has to come back"
+        }
+        _ if is_to_be_levelled(view, (handle, chunk)) => {
+            "waits to be levelled by the master itself; then it is copied"
+        }
+        (_, WaitReason::Turn | WaitReason::Rest) => {
+            "waits for a copy to be made, or for its servers to come back"
+        }
+    };
+    format!("  {}: {line}", why.code())
 }
 
 /// Which machines must come back: those that held the chunk when they died, and where replicas are

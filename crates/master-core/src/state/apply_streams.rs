@@ -53,7 +53,8 @@ impl StreamChanges<'_> {
     ) -> Result<Applied, Failure> {
         let (file, name, epoch) = (record.file, record.name.as_str(), record.epoch);
         self.live_stream(file)?;
-        let named = self.streams.named(file, name);
+        // R47 broken: whoever comes back begins anew.
+        let named = self.streams.named(file, name).filter(|_| !broken(Rule::R47));
         let id = named.unwrap_or(record.producer);
         let mut producer = self.streams.producer(file, id).unwrap_or_default();
         if named.is_none() && producer != ProducerRecord::default() {
@@ -250,7 +251,8 @@ impl StreamChanges<'_> {
         }
         let last = bundle.first.get().saturating_add(bundle.count.saturating_sub(1));
         match self.streams.outcome(file, id, bundle.first) {
-            Some(kept) if kept.count == bundle.count => {
+            // R39 broken: that a number is known is enough.
+            Some(kept) if kept.count == bundle.count || broken(Rule::R39) => {
                 Ok(Some(BundleAnswer { outcome: CommitOutcome::Committed, offset: kept.offset }))
             }
             None if last <= producer.number.get() && bundle.first.get() > 0 => {
