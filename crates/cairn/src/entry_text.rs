@@ -19,6 +19,7 @@ pub(crate) struct EntryJson {
     replication: u32,
     synced: bool,
     layout: Option<&'static str>,
+    commit_replicas: Option<u32>,
     modified_ms: u64,
     owner: u32,
     group: u32,
@@ -40,6 +41,7 @@ impl EntryJson {
             replication: entry.replication,
             synced: entry.synced,
             layout: file.then(|| layout_text(entry.layout)),
+            commit_replicas: Some(entry.commit_replicas).filter(|said| *said > 0),
             modified_ms: entry.modified.as_millis(),
             owner: attributes.owner,
             group: attributes.group,
@@ -62,6 +64,11 @@ pub(crate) fn layout_text(layout: Layout) -> &'static str {
         Layout::Chunks => "chunks",
         Layout::Stream => "stream",
     }
+}
+
+/// How many servers have to hold what is committed of a stream.
+pub(crate) fn commit_replicas_text(said: u32) -> String {
+    if said == 0 { "2, or all of fewer".to_owned() } else { said.to_string() }
 }
 
 /// A layout on the command line.

@@ -287,6 +287,9 @@ impl MasterCore {
         if let Applied::ChunkAbandoned(gone) = &applied {
             self.chunks.forget_chunks(&[gone.handle]);
         }
+        if let Applied::BundlesCommitted(committed) = &applied {
+            self.chunks.forget_chunks(&committed.gone);
+        }
         self.chunks.forget_chunks(purged);
         self.chunks.look_at(now, &self.state, &regoaled);
         self.go_on_with_snapshots(now);

@@ -24,7 +24,7 @@ use cairn_types::{
 /// A build that does not know a kind of record stops at it, and one that does not know a field goes
 /// on without it and has another state: so neither goes into the log of a group before all of its
 /// members have said that they know it.
-pub const RECORD_LEVEL: u32 = 2;
+pub const RECORD_LEVEL: u32 = 3;
 /// From this level on there are snapshots.
 pub(crate) const SNAPSHOT_LEVEL: u32 = 1;
 
@@ -34,6 +34,10 @@ pub(crate) const QUOTA_LEVEL: u32 = 1;
 pub const ATTRIBUTES_LEVEL: u32 = 1;
 /// From this level on there are streams.
 pub const STREAM_LEVEL: u32 = 2;
+/// From this level on streams say how many servers have to hold what is committed.
+pub(crate) const COMMIT_REPLICAS_LEVEL: u32 = 3;
+/// From this level on streams are opened exclusively, and ranges of them replaced.
+pub(crate) const EXCLUSIVE_LEVEL: u32 = 3;
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).
@@ -82,6 +86,8 @@ cairn_types::message! {
         10 => attributes: Option<Attributes>,
         /// From level 2 on.
         11 => layout: Layout,
+        /// From level 3 on.
+        12 => commit_replicas: u32,
     }
 }
 cairn_types::message! {

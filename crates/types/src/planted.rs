@@ -97,6 +97,8 @@ crate::code! {
         R43 = 43,
         /// Readers of streams see committed bytes only.
         R44 = 44,
+        /// One at a time has a stream exclusively.
+        R46 = 46,
         /// What lacks replicas gets them, or a set that can be copied.
         H1 = 101,
         /// What is bad is found, and told.

@@ -1,7 +1,7 @@
 //! `cairn stat`: what a path stands for, with its true length, and its chunks.
 
 use crate::cli_error::{CliError, Doing, Tally};
-use crate::entry_text::{EntryJson, content_text, layout_text, owner_texts};
+use crate::entry_text::{EntryJson, commit_replicas_text, content_text, layout_text, owner_texts};
 use crate::many_paths::{Lengths, entries};
 use crate::modes::mode_text;
 use crate::output::{Output, Table, time_text};
@@ -98,6 +98,9 @@ fn lines(shown: &str, entry: &Entry) -> Vec<String> {
         row("chunks", entry.chunk_count.to_string());
         row("layout", layout_text(entry.layout).to_owned());
         row("replication", entry.replication.to_string());
+        if entry.layout == Layout::Stream {
+            row("commit-replicas", commit_replicas_text(entry.commit_replicas));
+        }
         row("durability", if entry.synced { "synced" } else { "buffered" }.to_owned());
     }
     let ([owner, group], own) = (owner_texts(entry, false), entry.attributes());

@@ -61,6 +61,8 @@ mod purged;
 mod quota_cache;
 mod quotas;
 #[cfg(test)]
+mod replaced_extents_test;
+#[cfg(test)]
 mod replay_test;
 mod shared_chunks;
 mod sharing;
@@ -79,6 +81,7 @@ mod totals_test;
 pub(crate) use apply_policy::SLICE_COUNT_MAX;
 pub(crate) use apply_snapshot::COPIED_MAX;
 
+pub(crate) use apply_streams::{locked, records_stand};
 pub use attribute_table::AttributesNumber;
 pub use chunk_table::ChunkRecord;
 pub use duties::{BalanceOrder, DrainOrder};

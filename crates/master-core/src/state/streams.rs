@@ -10,6 +10,8 @@
 //!   with the file. They are found by their ends, so that one look finds the one that has a byte.
 //! - OE2: what is open is a chunk of its file, and written by one epoch (R40).
 //! - OE3: outcomes are kept of the last so many bundles of a producer.
+//! - OE4: the producer without a name is who has the stream exclusively, while its epoch is not
+//!   over; its number is how many ranges of the stream were ever replaced (R46).
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
@@ -19,6 +21,7 @@ use cairn_protocol::{BUNDLES_MAX, Cursor, PRODUCER_CHUNKS_MAX};
 use cairn_types::{
     ChunkHandle, ChunkIndex, EntryId, Epoch, ProducerId, RecordNumber, SerialNumber, WallTime,
 };
+use std::collections::BTreeSet;
 
 /// Epochs that are over, of which it is told what they had committed.
 const ENDED_MAX: usize = 4;
@@ -148,7 +151,7 @@ impl StreamTables {
     }
 
     pub(super) fn set_name(&mut self, file: EntryId, name: &str, id: ProducerId) {
-        assert!(!name.is_empty(), "a producer has a name");
+        assert!(!id.is_none(), "a name stands for a producer");
         let mut packed = Vec::new();
         put_number(&mut packed, id.get());
         self.names.set(&name_key(file, name), &packed);
@@ -171,7 +174,9 @@ impl StreamTables {
                 Some(Some((key.text()?.to_owned(), unpack_id(packed)?)))
             })
         };
-        std::iter::from_fn(next).skip_while(move |(name, _)| !after.is_empty() && *name == after)
+        // OE4
+        let named = std::iter::from_fn(next).filter(|(name, _)| !name.is_empty());
+        named.skip_while(move |(name, _)| *name == after)
     }
 
     /// Takes out a producer, and all that is kept of it.
@@ -304,6 +309,63 @@ impl StreamTables {
             None => Extent { end, index, chunk_offset, size },
         };
         self.extents.set(&pair(file, end), &added.pack());
+    }
+
+    /// Who has a file exclusively, or had it last (OE4).
+    pub(crate) fn exclusive(&self, file: EntryId) -> Option<(ProducerId, ProducerRecord)> {
+        let id = self.named(file, "")?;
+        self.producer(file, id).map(|record| (id, record))
+    }
+
+    /// How many ranges of a file were ever replaced.
+    pub(crate) fn replaced(&self, file: EntryId) -> RecordNumber {
+        self.exclusive(file).map(|(_, record)| record.number).unwrap_or_default()
+    }
+
+    /// Puts bytes of a chunk in the place of as many that stand at `offset` of a file (OE1); which
+    /// chunks these were of.
+    pub(super) fn replace_extents(
+        &mut self,
+        file: EntryId,
+        offset: u64,
+        (index, chunk_offset, size): (ChunkIndex, u64, u64),
+    ) -> BTreeSet<ChunkIndex> {
+        assert!(size > 0, "an extent has bytes (OE1)");
+        let end = offset + size;
+        let within = self.extents_from(file, offset).take_while(|it| it.offset() < end);
+        let cut: Vec<Extent> = within.collect();
+        for extent in &cut {
+            self.extents.remove(&pair(file, extent.end));
+            let before = offset.saturating_sub(extent.offset());
+            if before > 0 {
+                let left = Extent { end: offset, size: before, ..*extent };
+                self.extents.set(&pair(file, left.end), &left.pack());
+            }
+            let behind = extent.end.saturating_sub(end);
+            if behind > 0 {
+                let chunk_offset = extent.chunk_offset + (extent.size - behind);
+                let right = Extent { size: behind, chunk_offset, ..*extent };
+                self.extents.set(&pair(file, right.end), &right.pack());
+            }
+        }
+        let put = Extent { end, index, chunk_offset, size };
+        self.extents.set(&pair(file, end), &put.pack());
+        cut.into_iter().map(|extent| extent.index).collect()
+    }
+
+    /// Those of a file's chunks that no extent of it names.
+    pub(super) fn unnamed(
+        &self,
+        file: EntryId,
+        mut of: BTreeSet<ChunkIndex>,
+    ) -> BTreeSet<ChunkIndex> {
+        for extent in self.extents_from(file, 0) {
+            if of.is_empty() {
+                break;
+            }
+            of.remove(&extent.index);
+        }
+        of
     }
 
     /// Takes out up to so many rows of a file that goes; how many it were.
