@@ -19,6 +19,9 @@ mod version_before;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "\
 usage: cargo xtask <command>
 

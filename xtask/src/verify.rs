@@ -18,6 +18,8 @@ const SEED_COUNT: u64 = 60;
 const HEALING_SEED_COUNT: u64 = 30;
 /// Of those with a group of masters.
 const GROUP_SEED_COUNT: u64 = 8;
+/// Of those with producers and readers of a stream.
+const STREAM_SEED_COUNT: u64 = 10;
 
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +103,8 @@ pub(crate) fn verify() -> bool {
         simulation::pinned()?;
         simulation::seeds(1, SEED_COUNT, RunKind::Hard)?;
         simulation::seeds(1, HEALING_SEED_COUNT, RunKind::Heals)?;
-        simulation::seeds(1, GROUP_SEED_COUNT, RunKind::Masters)
+        simulation::seeds(1, GROUP_SEED_COUNT, RunKind::Masters)?;
+        simulation::seeds(1, STREAM_SEED_COUNT, RunKind::Streams)
     });
     progress.check("planted bugs", || simulation::planted(&[]));
     if !progress.failed_steps.is_empty() {

@@ -42,13 +42,18 @@ impl Appends {
         let mut rounds = Vec::new();
         for round in 0..self.rounds {
             let (operations, record_size) = (self.operations, self.record_size);
-            let job =
-                CallerJob::Append { root: format!("/bench-{round}"), operations, record_size };
+            let job = CallerJob::Append {
+                root: format!("/bench-{round}"),
+                operations,
+                batch: 1,
+                record_size,
+            };
             rounds.push(cell.run(&Load {
                 job,
                 processes: self.shape.processes.unwrap_or(8),
                 callers: self.shape.callers.unwrap_or(8),
                 deadline_s: options.deadline.as_secs(),
+                by: None,
             })?);
         }
         tell(&rounds, printer)

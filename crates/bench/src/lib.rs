@@ -21,6 +21,7 @@ mod own_cell;
 mod page_cache;
 mod pairs;
 mod printer;
+mod producers;
 mod runtime;
 mod streams;
 mod surroundings;
@@ -49,6 +50,9 @@ enum Measurement {
     Read(streams::Streams),
     /// Records appended to one file by all callers
     Append(appends::Appends),
+    /// Records put to one stream by many producers, beside the bare chain and appends to a file;
+    /// what a master does for streams
+    Streams(producers::SharedStreams),
     /// A master with millions of files: memory, start, look-ups, changes, listings, checkpoints
     Meta(meta::Meta),
 }
@@ -95,6 +99,7 @@ impl Bench {
             Measurement::Write(it) => it.run(Direction::Write, &around),
             Measurement::Read(it) => it.run(Direction::Read, &around),
             Measurement::Append(it) => it.run(&around),
+            Measurement::Streams(it) => it.run(&around),
             Measurement::Meta(it) => meta::run(it, &around),
         }
     }
@@ -103,6 +108,7 @@ impl Bench {
         match &self.measurement {
             Measurement::Write(it) | Measurement::Read(it) => &it.shape,
             Measurement::Append(it) => &it.shape,
+            Measurement::Streams(it) => &it.shape,
             Measurement::Meta(it) => &it.shape,
         }
     }

@@ -27,16 +27,28 @@ impl OwnCell {
 
     /// One run of a load against it.
     pub(crate) fn run(&self, load: &Load) -> Result<LoadFigures, BenchError> {
-        let mut running = RunningLoad::start(load, self.processes.address())?;
+        let mut all = self.run_together(std::slice::from_ref(load))?;
+        Ok(all.pop().expect("one load was run"))
+    }
+
+    /// Loads side by side; CPU seconds are told with each, and are all of theirs.
+    pub(crate) fn run_together(&self, loads: &[Load]) -> Result<Vec<LoadFigures>, BenchError> {
+        let start = |load| RunningLoad::start(load, self.processes.address());
+        let mut running = loads.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let master: Vec<u32> = self.processes.masters[0].pid().into_iter().collect();
         let mut all = master.clone();
         all.extend(self.processes.chunkservers.iter().filter_map(ServerProcess::pid));
-        all.extend(running.pids());
+        all.extend(running.iter().flat_map(RunningLoad::pids));
         let before = (cpu::seconds(&all), cpu::seconds(&master));
-        running.go()?;
-        let mut figures = running.figures()?;
-        figures.cpu_seconds = cpu::seconds(&all) - before.0;
-        figures.master_cpu_seconds = cpu::seconds(&master) - before.1;
-        Ok(figures)
+        running.iter_mut().try_for_each(RunningLoad::go)?;
+        let mut told = Vec::new();
+        for one in &mut running {
+            told.push(one.figures()?);
+        }
+        let (every, masters) = (cpu::seconds(&all) - before.0, cpu::seconds(&master) - before.1);
+        for one in &mut told {
+            (one.cpu_seconds, one.master_cpu_seconds) = (every, masters);
+        }
+        Ok(told)
     }
 }

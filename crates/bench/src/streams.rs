@@ -206,6 +206,7 @@ impl<'a> StreamRound<'a> {
             processes: shape.processes.unwrap_or(1),
             callers: shape.callers.unwrap_or(1),
             deadline_s: self.around.options.deadline.as_secs(),
+            by: None,
         };
         Ok(self.cell.run(&load)?.as_run())
     }

@@ -21,13 +21,18 @@ use cairn_env_os::{
 };
 use cairn_master::{
     CHECKPOINT_LANE, JOINED, Master, MasterConfig, MasterOpenError, RecoveryError, STOPPED,
-    WaitingMember,
+    TAKEN_OUT, WaitingMember,
 };
 use cairn_store::{LogOpenError, StoreOpenError};
 use cairn_types::{Address, CellConfig, Rack, Term};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+/// A connection of a master's own to another server is given up after so long without a sign of the
+/// other machine: the kernel asks ever more seldom whether a cut link is there again, and the next
+/// election may need it.
+const MASTERS_UNTAKEN_MAX: Duration = Duration::from_secs(2);
 /// Threads for a master's disk work: the log, and pieces of checkpoints that others read, which no
 /// flush of the log has to wait for. Checkpoints are made in one of their own.
 const MASTER_WORKERS: usize = 2;
@@ -193,6 +198,7 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
         workers: MASTER_WORKERS,
         background: Some(CHECKPOINT_LANE),
         limits,
+        untaken_max: MASTERS_UNTAKEN_MAX,
         meter,
         log,
         rpc_log: start.log.rpc_log.within(&start.data),
@@ -354,6 +360,10 @@ pub(crate) fn run_until_halted<C>(
 ) -> Result<(), CliError> {
     match running.wait() {
         Err(HaltReason(why)) if why == STOPPED => Ok(()),
+        Err(HaltReason(why)) if why == TAKEN_OUT => {
+            let advice = "to take it in again, start it with --peers on an empty directory";
+            Err(CliError::new(doing, Cause::new(Exit::Halted, why, advice)))
+        }
         Err(HaltReason(why)) => Err(CliError::new(doing, Cause::new(Exit::Halted, why, advice))),
         Ok(()) => Ok(()),
     }

@@ -183,6 +183,8 @@ new_cell! {
     clone_rate: u64,
     clones_per_server: u32,
     clones_per_cell: u32,
+    settle_rate: u64,
+    settle_after_ms: u64,
 }
 
 impl SettingsFile {

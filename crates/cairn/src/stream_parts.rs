@@ -21,6 +21,11 @@ pub(crate) struct StreamParts {
     chunks: Vec<StreamChunk>,
     extent_count: u64,
     producer_count: u64,
+    length: u64,
+    /// Up to there it is settled.
+    settled: u64,
+    /// What is behind that is looked at.
+    settles: bool,
 }
 
 impl StreamParts {
@@ -33,8 +38,10 @@ impl StreamParts {
         let length = stream.length().await?;
         let mut chunks: BTreeMap<ChunkHandle, StreamChunk> = BTreeMap::new();
         let (mut next, mut extent_count) = (0, 0);
+        let (mut settled, mut settles) = (0, false);
         while next < length {
             let page = stream.extents(next).await?;
+            (settled, settles) = (page.settled, page.settles);
             for locations in page.chunks {
                 let (handle, first) = (locations.handle, (0, 0));
                 let (extent_count, committed) = first;
@@ -56,13 +63,23 @@ impl StreamParts {
         let producer_count = stream.producers().await?.len() as u64;
         let mut chunks: Vec<StreamChunk> = chunks.into_values().collect();
         chunks.sort_by_key(|chunk| chunk.locations.index);
-        Ok(Self { chunks, extent_count, producer_count })
+        Ok(Self { chunks, extent_count, producer_count, length, settled, settles })
+    }
+
+    /// How much of it stands in chunks as it shall be.
+    fn settled_text(&self) -> String {
+        let how = match self.settles {
+            true => "the rest in idle time, once it is sealed",
+            false => "nothing more is to be put together",
+        };
+        format!("{} of {} bytes; {how}", self.settled, self.length)
     }
 
     /// For people.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut about = Table::new(&[false, false]);
         about.row(["extents".to_owned(), self.extent_count.to_string()]);
+        about.row(["settled".to_owned(), self.settled_text()]);
         about.row(["producers".to_owned(), self.producer_count.to_string()]);
         let mut lines = about.lines();
         if self.chunks.is_empty() {
@@ -99,5 +116,7 @@ impl StreamParts {
         value["chunks"] = self.chunks.iter().map(chunk).collect();
         value["extents"] = json!(self.extent_count);
         value["producers"] = json!(self.producer_count);
+        value["settled"] = json!(self.settled);
+        value["settles"] = json!(self.settles);
     }
 }

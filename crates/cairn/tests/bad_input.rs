@@ -496,6 +496,8 @@ fn a_full_disk_is_told_and_what_was_stored_stays_readable_and_writable_again() {
     judge(&Row { what: "a full disk", done, code: 8, says: &["storing /large", "no space"] });
     assert_eq!(cell.ok(["ls", "-a", "/"]), "kept\n", "nothing stands under the name");
     assert_eq!(cell.ok(["cat", "/kept"]), "precious");
+    await_until("it is told that it is full", || cell.ok(["servers"]).contains(" full "));
+    assert!(cell.ok(["servers", "--json"]).contains("\"full\":true"));
     await_until("it runs", || cell.chunkservers[0].runs());
 }
 

@@ -96,12 +96,16 @@ fn a_peer_that_is_not_there_is_told_in_one_line_before_anything_is_begun() {
 }
 
 #[test]
-fn quotas_are_measured_beside_none() {
+fn quotas_and_permissions_are_measured_beside_none() {
     let names = [
         "creates, no quota",
         "creates, with a quota",
         "creates with a quota, beside without",
         "look-ups with a quota, beside without",
+        "creates, with a quota and permissions",
+        "creates no quota, again, beside without",
+        "creates with a quota and permissions, beside without",
+        "look-ups with a quota and permissions, beside without",
     ];
     gives("quotas", &names);
 }

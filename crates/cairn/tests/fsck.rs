@@ -198,8 +198,21 @@ fn a_server_that_does_not_answer_is_named_and_what_it_holds_is_not_called_lost()
     let mut cell = Cell::start_with(3, &patient(), None);
     let local = cell.file("local", &content(1 << 20));
     cell.ok(["put", local.as_str(), "/file"]);
+    let small = cell.file("small", b"small");
+    for number in 0..12 {
+        cell.ok(["put", small.as_str(), &format!("/small-{number}")]);
+    }
     cell.chunkservers[0].kill();
-    let (found, summary, code) = fsck(&cell, &["--deadline", "20"]);
+    let (found, _, code) = fsck(&cell, &["--data", "--deadline", "20"]);
+    let not_asked = |it: &&Value| it["code"] == "NOT_ASKED";
+    let given_up = |it: &Value| it["what"].as_str().is_some_and(|it| it.contains("any more"));
+    assert!(found.iter().filter(not_asked).any(given_up), "{found:#?}");
+    // And once for what it holds that nobody refers to.
+    assert_eq!((found.iter().filter(not_asked).count(), found.len(), code), (14, 14, 14));
+    for number in 0..12 {
+        cell.ok(["rm", &format!("/small-{number}")]);
+    }
+    let (found, summary, code) = fsck(&cell, &["/file", "--deadline", "20"]);
     assert_eq!(code, 14, "{found:#?}");
     let finding = find(&found, "NOT_ASKED");
     assert_eq!(finding["address"], cell.chunkservers[0].address(), "{finding}");

@@ -175,6 +175,9 @@ fn the_api_tells_what_the_commands_tell_and_describes_itself() {
     let listed = |target: &str| get(&door, target).json().as_array().cloned().expect("a list");
     assert_eq!(listed("/api/v1/ls"), lines(&["ls", "/"]));
     assert_eq!(listed("/api/v1/ls?path=/d"), lines(&["ls", "/d"]));
+    assert_eq!(listed("/api/v1/ls?recursive=true&all=true"), lines(&["ls", "-Ra", "/"]));
+    assert_eq!(listed("/api/v1/ls?directory=true"), lines(&["ls", "-d", "/"]));
+    assert_eq!(listed("/api/v1/ls?deleted=true"), lines(&["ls", "--deleted"]));
     let target = "/api/v1/stat?path=/d/f%20%26+g&chunks=true";
     // The lease that the file was written under may end between the two.
     let same = || listed(target) == lines(&["stat", "--chunks", "/d/f & g"]);
@@ -223,7 +226,8 @@ fn what_cannot_be_answered_is_refused_with_the_commands_line_and_changes_nothing
         ("GET", "/api/v1/explain?path=1.1", 400, "no path of this cell"),
         ("GET", "/api/v1/stat", 400, "path is not said"),
         ("GET", "/api/v1/ls?path=cairn://127.0.0.1:1/", 400, "no path of this cell"),
-        ("GET", "/api/v1/ls?all=true", 400, "'all'"),
+        ("GET", "/api/v1/ls?long=true", 400, "'long'"),
+        ("GET", "/api/v1/stat?path=/&path=/d", 400, "said twice"),
         ("GET", "/api/v1/rm?path=/d", 404, "no such page"),
         ("GET", "/admin", 404, "no such page"),
         ("POST", "/api/v1/status", 405, "read only"),

@@ -96,6 +96,21 @@ fn what_happens_to_servers_and_replicas_is_told_once_each() {
 }
 
 #[test]
+fn a_disk_that_vanishes_and_an_empty_one_in_its_place_are_told() {
+    let cell = Cell::start(0);
+    let (log, second) = (cell.local("log"), cell.local("second"));
+    let shown = second.display().to_string();
+    let _server = chunkserver(&cell, &log, &["--data", &shown], &[]);
+    await_output(&log, " INFO in the cell ");
+    std::fs::rename(&second, cell.local("gone")).expect("moves");
+    await_output(&log, " ERROR a data directory is given up ");
+    let text = std::fs::read_to_string(&log).expect("reads");
+    assert!(text.contains(&format!("directory={shown}")), "{text}");
+    std::fs::create_dir(&second).expect("makes");
+    await_output(&log, " INFO an empty data directory is taken in ");
+}
+
+#[test]
 fn the_settings_file_says_it_too_and_nonsense_is_refused() {
     let cell = Cell::start(0);
     let settings = cell.file("settings.toml", b"[log]\nlevel = \"info\"\nformat = \"json\"\n");

@@ -152,10 +152,6 @@ fn a_cell_of_one_grows_to_three_and_its_first_master_is_replaced_and_it_shrinks_
     assert!(refused.contains("one, three or five"), "{refused}");
     let refused = cell.ask_at(&at[0], &["masters", "remove", &at[3]]).expect_err("no member");
     assert!(refused.contains("no member"), "{refused}");
-    // Nobody else votes: whoever is to come learns, and the one that is to go stays in charge.
-    let refused = cell.ask_at(&at[0], &["masters", "replace", &at[0], &at[3]]).expect_err("alone");
-    assert!(refused.contains("nobody can take over"), "{refused}");
-    assert!(refused.contains("add' two, A,B, and then 'cairn masters remove' it"), "{refused}");
     let members = cell.ok_at(&at[0], &["masters", "add", &two]);
     assert_eq!(members.matches("voter").count(), 3, "{members}");
     assert_eq!(cell.ok_at(&at[0], &["masters", "add", &two]), members, "safe to repeat");
@@ -203,6 +199,55 @@ fn a_cell_of_one_grows_to_three_and_its_first_master_is_replaced_and_it_shrinks_
     });
     cell.masters[4].kill();
     cell.ok_at(&at[3], &["mkdir", "/without-the-shadow"]);
+}
+
+#[test]
+fn a_shadow_that_is_taken_out_ends_though_nobody_sends_it_the_log_any_more() {
+    let mut cell = GroupCell::with(MastersPlan::Growing(1), 0);
+    let at: Vec<String> = cell.masters.iter().map(|it| it.address().to_owned()).collect();
+    cell.ok_at(&at[0], &["mkdir", "/d"]);
+    cell.ok_at(&at[0], &["masters", "add", "--shadow", &at[1]]);
+    await_until("the shadow to know what there is", || {
+        let said = cell.ask_at(&at[1], &["ls", "--read-only", "/"]);
+        said.is_ok_and(|names| names.contains('d'))
+    });
+    // It stands still: whatever was on its way to it is lost.
+    cell.masters[1].signal(Signal::STOP).expect("runs");
+    cell.ok_at(&at[0], &["masters", "remove", &at[1]]);
+    cell.masters[0].kill();
+    cell.masters[0].restart().expect("starts");
+    cell.masters[1].signal(Signal::CONT).expect("is there");
+    cell.masters[1].await_end().expect("it is told that it is out");
+    await_output(cell.masters[1].log(), "taken out of its group");
+}
+
+#[test]
+fn the_only_master_of_a_cell_is_replaced_in_one_step_and_everybody_follows() {
+    let mut cell = GroupCell::with(MastersPlan::Growing(1), 3);
+    let at: Vec<String> = cell.masters.iter().map(|it| it.address().to_owned()).collect();
+    let local = cell.file("local", b"what was stored before");
+    cell.ok_at(&at[0], &["put", &local, "/file"]);
+    let refused = cell.ask_at(&at[0], &["masters", "remove", &at[0]]).expect_err("nobody is left");
+    assert!(refused.contains("one, three or five"), "{refused}");
+    let members = cell.ok_at(&at[0], &["masters", "replace", &at[0], &at[1]]);
+    assert!(members.contains(&at[1]) && !members.contains(&at[0]), "{members}");
+    assert_eq!(members.matches("voter").count(), 1, "{members}");
+    // The old one sends on whoever knows only it, the chunkservers first of all; then it ends.
+    cell.ok_at(&at[0], &["mkdir", "/sent-on"]);
+    cell.masters[0].await_end().expect("it was taken out");
+    let again = cell.ok_at(&at[1], &["masters", "replace", &at[0], &at[1]]);
+    assert_eq!(again, members, "safe to repeat");
+    assert_eq!(cell.ok_at(&at[1], &["cat", "/file"]), "what was stored before");
+    cell.ok_at(&at[1], &["cp", "/file", "/another"]);
+    // It needs nobody.
+    cell.masters[1].kill();
+    cell.masters[1].restart().expect("starts");
+    cell.ok_at(&at[1], &["mkdir", "/alone"]);
+    let names = cell.ok_at(&at[1], &["ls", "/"]);
+    assert_eq!(
+        names.split_whitespace().collect::<Vec<_>>(),
+        ["alone", "another", "file", "sent-on"]
+    );
 }
 
 #[test]

@@ -94,7 +94,9 @@ fn small_files_fit_one_after_the_other_and_what_is_too_large_is_refused_at_once(
     row(&["mkdir", "-p", "/q/d/e/f"], 16, &["/q/d: its quota is 1 names, 0 are in use, 2 more"]);
     row(&["quota", "/q/f2"], 5, &["a file"]);
     row(&["quota", "set", "--names", "3", "/none"], 3, &["/none"]);
-    assert_eq!(cell.run(["quota", "set", "/q"]).code(), 2);
+    let nothing = cell.run(["quota", "set", "/q"]);
+    assert_eq!(nothing.code(), 2);
+    assert!(nothing.stderr.contains("neither --names nor --bytes"), "{}", nothing.stderr);
     assert_eq!(cell.run(["quota", "set", "--bytes", "much", "/q"]).code(), 2);
     cell.ok(["mv", "/q/f0", "/q/d"]);
     row(&["mv", "/q/f1", "/q/d"], 16, &["/q/d: its quota is 1 names, 1 are in use, 1 more"]);

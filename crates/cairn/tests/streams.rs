@@ -95,7 +95,9 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     let cell = Cell::start(3);
     let page = include_str!("../../../docs/guide/streams.md");
     let told = guide::run_page(&cell, page);
-    let [first, second, shipped, third, fourth, replaced] = &told[..] else { panic!("{told:?}") };
+    let [first, second, shipped, third, fourth, replaced, settled] = &told[..] else {
+        panic!("{told:?}")
+    };
     assert!(first.starts_with("999\n1000\n"), "{first}");
     assert!(first.contains("collector-7") && first.contains("line 1000"), "{first}");
     assert!(second.contains("1000 lines were there, 2000 are appended"), "{second}");
@@ -110,6 +112,7 @@ fn every_command_of_the_guides_page_does_what_it_says() {
         fourth.contains("layout           stream") && fourth.contains("producers  2"),
         "{fourth}"
     );
+    assert!(fourth.contains("settled    ") && settled.contains("settle_rate"), "{settled}");
     assert!(replaced.ends_with("3 bytes replaced\npage one\npage TWO\n"), "{replaced}");
     let lines: Vec<String> = (1..=3000).map(|number| number.to_string()).collect();
     let lines = lines.join("\n") + "\none more\n";

@@ -14,6 +14,7 @@
 //! - CL3: where this server's disk refuses, the clone goes; where the source does, what was fetched
 //!   stays for the next order, until nobody has asked for it for long.
 
+use crate::assembling::Assemblies;
 use crate::clone_order::{AfterPass, CloneOrder};
 use crate::clone_pace::{AskedPiece, ClonePace};
 use crate::fetched_blocks::FetchedBlocks;
@@ -25,8 +26,8 @@ use crate::stored_replica::StoredReplica;
 use bytes::Bytes;
 use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, CloneWork};
 use cairn_protocol::{
-    CloneChunk, CloneProgress, CopyChunk, DropCloneAnswer, ErrorCode, Failure, Fetch, FetchAnswer,
-    Raise, ReplicaReport, Response,
+    AssembleChunk, CloneChunk, CloneProgress, CopyChunk, DropCloneAnswer, ErrorCode, Failure,
+    Fetch, FetchAnswer, Raise, ReplicaReport, Response,
 };
 use cairn_types::{BlockChecksums, CLONES_OF_SERVER_MAX, ChunkHandle, Crc32c, Time};
 use std::collections::BTreeMap;
@@ -94,6 +95,8 @@ pub(crate) struct Clones {
     pace: ClonePace,
     /// Of replicas of this server.
     copies: LocalCopies,
+    /// Of ranges of several.
+    assemblies: Assemblies,
 }
 
 impl Clones {
@@ -102,9 +105,22 @@ impl Clones {
         self.pace.set_rate(rate);
     }
 
-    /// Whether that chunk is being made here, as a clone or a copy.
+    /// Whether that chunk is being made here, as a clone, a copy or of ranges.
     pub(crate) fn is_making(&self, handle: ChunkHandle) -> bool {
-        self.by_handle.contains_key(&handle) || self.copies.is_making(handle)
+        self.by_handle.contains_key(&handle)
+            || self.copies.is_making(handle)
+            || self.assemblies.is_making(handle)
+    }
+
+    /// A master's order to make a chunk of ranges of others, of which these are here.
+    pub(crate) fn assemble(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        from: Caller,
+        order: (AssembleChunk, Vec<bool>),
+    ) -> Result<(), Failure> {
+        self.last += 1;
+        self.assemblies.order(cx, (from, self.last), order)
     }
 
     /// A master's order to copy a replica of this server, which stands so.
@@ -157,6 +173,7 @@ impl Clones {
         if let Some(mut clone) = self.by_handle.remove(&handle) {
             clone.refuse_all(out, &Failure::not_done(ErrorCode::NoSuchChunk, why));
         }
+        self.assemblies.give_up(out, handle, why);
         out.chunk_job(handle, purpose, ChunkJob::Clone { handle, work: CloneWork::Drop });
     }
 
@@ -171,7 +188,8 @@ impl Clones {
             return Ok(raise);
         }
         table.check_absent(raise.handle)?;
-        let stands = match self.copies.take_finished(table, raise.handle) {
+        let copy = self.copies.take_finished(table, raise.handle);
+        let stands = match copy.or_else(|| self.assemblies.take_finished(raise.handle)) {
             Some(stands) => stands,
             None => self.take_finished(raise.handle)?,
         };
@@ -200,6 +218,7 @@ impl Clones {
     pub(crate) fn tick(&mut self, cx: &mut ReplicaContext<'_>) {
         let patience = Duration::from_millis(cx.config.dead_ms);
         self.copies.tick(cx, patience);
+        self.assemblies.tick(cx);
         assert!(self.by_handle.len() <= CLONES_MAX, "{} clones", self.by_handle.len());
         let left = |clone: &&ChunkClone| clone.is_left_alone(cx.now, patience);
         let left: Vec<ChunkHandle> =
@@ -272,7 +291,9 @@ impl Clones {
         clone: (ChunkHandle, u64),
         result: ChunkResult,
     ) {
-        if !self.copies.on_disk(cx, clone, &result) {
+        let is_theirs =
+            self.copies.on_disk(cx, clone, &result) || self.assemblies.on_disk(cx, clone, &result);
+        if !is_theirs {
             self.with(cx, clone, |clone, cx, pace| clone.on_disk(cx, pace, result));
         }
     }
@@ -284,6 +305,9 @@ impl Clones {
         clone: (ChunkHandle, u64),
         result: Result<(FetchAnswer, Bytes), Failure>,
     ) {
+        if self.assemblies.on_fetched(cx, clone, &result) {
+            return;
+        }
         self.with(cx, clone, |clone, cx, pace| {
             clone.on_fetched(cx, pace, result);
             CloneFate::Kept

@@ -1,6 +1,7 @@
 //! One chunkserver's replicas behind one entrance: who is meant by an event.
 
 pub(crate) mod gauges;
+mod orders;
 mod verdicts;
 
 use crate::checks;
@@ -8,7 +9,6 @@ use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::client_load::ClientLoad;
 use crate::cloning::{Clones, answer_dropped};
 use crate::idle_sync::sync_idle;
-use crate::local_copies::source_of;
 use crate::master_link::{LinkContext, MasterLink};
 use crate::outbox::{
     CallPurpose, DiskPurpose, Finished, Outbox, ReplicaJob, WakePurpose, failure_of,
@@ -30,11 +30,11 @@ use cairn_env::{
 };
 use cairn_protocol::{
     ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FindPrimary, Heartbeat,
-    HeartbeatAnswer, Inventory, Join, MasterToChunkserver, PrimaryToSecondary, ReplicaReport,
-    ReplicaToReplica, Request, Response, Rpc, TellShadow,
+    HeartbeatAnswer, Inventory, Join, PrimaryToSecondary, ReplicaReport, ReplicaToReplica, Request,
+    Response, Rpc, TellShadow,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Term, Time};
+use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Time};
 use std::time::Duration;
 
 /// How often a chunkserver looks around: lease ends, heartbeats, news for idle secondaries.
@@ -237,66 +237,6 @@ impl ChunkCore {
             | Directed::ChunkserverToMaster(_)
             | Directed::MasterToMaster(_) => Err(not_served(name)),
         }
-    }
-
-    /// A master's order, once it may give it: its term, and the server that is meant (R2, R5).
-    fn on_order(
-        &mut self,
-        now: Now,
-        from: Caller,
-        order: MasterToChunkserver,
-    ) -> Result<(), Failure> {
-        match order {
-            MasterToChunkserver::Raise(raise) => {
-                self.obey(raise.term, raise.server)?;
-                let raise = self.clones.adopt(&mut self.table, raise)?;
-                if raise.create {
-                    self.table.create(raise.handle)?;
-                }
-                let (replica, mut cx) = self.replica_asked_for(now, raise.handle)?;
-                replica.enqueue(&mut cx, from, WaitingChange::Raise(raise));
-            }
-            MasterToChunkserver::GrantLease(grant) => {
-                self.obey(grant.term, grant.server)?;
-                let (replica, mut cx) = self.replica_asked_for(now, grant.handle)?;
-                replica.enqueue(&mut cx, from, WaitingChange::Grant(Box::new(grant)));
-            }
-            MasterToChunkserver::RevokeLease(revoke) => {
-                self.obey(revoke.term, self.me.at.server)?;
-                let (replica, mut cx) = self.replica_asked_for(now, revoke.handle)?;
-                replica.on_revoke(&mut cx, from, &revoke);
-            }
-            MasterToChunkserver::Probe(probe) => {
-                self.obey(probe.term, self.me.at.server)?;
-                let (replica, mut cx) = self.replica_asked_for(now, probe.handle)?;
-                replica.on_probe(&mut cx, from, &probe);
-            }
-            MasterToChunkserver::CloneChunk(clone) => {
-                self.obey(clone.term, clone.server)?;
-                self.table.check_absent(clone.handle)?;
-                self.with_clones(now, |clones, cx| clones.order(cx, from, clone))?;
-            }
-            MasterToChunkserver::CopyChunk(copy) => {
-                self.obey(copy.term, copy.server)?;
-                let source = source_of(&self.table, &copy)?;
-                self.with_clones(now, |clones, cx| clones.copy(cx, from, (copy, &source)))?;
-            }
-            MasterToChunkserver::DropClone(drop) => {
-                self.obey(drop.term, drop.server)?;
-                let (purpose, why) = (DiskPurpose::CloneDropped(from), "its master gave it up");
-                self.clones.give_up(&mut self.out, drop.handle, purpose, why);
-            }
-        }
-        Ok(())
-    }
-
-    fn obey(&mut self, term: Term, server: ServerId) -> Result<(), Failure> {
-        let me = self.me.at.server;
-        if server != me {
-            let line = format!("server {server} is meant, this is {me}");
-            return Err(Failure::refused(ErrorCode::WrongServer, line));
-        }
-        self.link.obey_term(term, &mut self.out)
     }
 
     /// The clones, and what their work may look at.
@@ -581,10 +521,7 @@ impl ChunkCore {
     /// Lets go of a replica that the master calls garbage: nothing newer than the version named,
     /// and nothing that takes part in a lease (R33).
     fn collect(&mut self, handle: ChunkHandle, version: ChunkVersion) {
-        let may_go = self.table.get(handle).is_some_and(|replica| {
-            replica.can_go() && (replica.stored().version() <= version || broken(Rule::R33))
-        });
-        if may_go {
+        if self.table.may_collect(handle, version) {
             let job = ChunkJob::Trash { handle, version };
             self.out.chunk_job(handle, DiskPurpose::Trashed(handle), job);
         }

@@ -26,6 +26,7 @@
 //!
 //! Knows handles, versions and the time it is handed. Never sees files, sockets or paths.
 
+mod assembling;
 mod catch_up;
 mod checks;
 mod chunk_core_config;

@@ -8,7 +8,8 @@ use crate::replica::Replica;
 use crate::stored_replica::StoredReplica;
 use cairn_env::ConnectionId;
 use cairn_protocol::{ErrorCode, Failure, HeldLease, ReplicaReport};
-use cairn_types::{ChunkHandle, LeaseId, Time};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
@@ -56,6 +57,13 @@ impl ReplicaTable {
         }
         let why = format!("chunk {} is here already", handle.short());
         Err(Failure::not_done(ErrorCode::AlreadyExists, why))
+    }
+
+    /// Whether a replica may go that the master calls garbage at that version (R33).
+    pub(crate) fn may_collect(&self, handle: ChunkHandle, version: ChunkVersion) -> bool {
+        self.get(handle).is_some_and(|replica| {
+            replica.can_go() && (replica.stored().version() <= version || broken(Rule::R33))
+        })
     }
 
     /// Makes room for a replica of a new chunk; the raise then gives it its version (R10).

@@ -8,10 +8,13 @@ use cairn_protocol::WaitLength;
 use cairn_types::{Entry, Layout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a question for more of a stream waits at the master.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A stream that grows all the time is asked for no more often: what comes meanwhile is read
+/// together, and a hundred followers cost the master no more than some thousand answers a second.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A file that is open; the last who holds it forgets it, unless it was closed.
 #[derive(Debug)]
@@ -49,7 +52,13 @@ impl OpenFile {
             let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
             let (file, length) = (self.entry.id, offset);
             let wait = WaitLength { file, length, patience_ms, ..WaitLength::default() };
-            return self.link.ask(wait).await.map(drop);
+            let asked = Instant::now();
+            self.link.ask(wait).await?;
+            // One that stood still until now is read at once.
+            return match LOOK_EVERY.checked_sub(asked.elapsed()) {
+                Some(rest) if !rest.is_zero() => self.link.pause(rest).await,
+                _ => Ok(()),
+            };
         }
         self.link.pause(rest).await
     }

@@ -17,27 +17,24 @@
 use crate::beginning::Beginning;
 use crate::checkpoint_offers::{CheckpointOffer, CheckpointOffers};
 use crate::consensus_error::ConsensusError;
-use crate::election_clock::{ElectionClock, PATIENCE_END};
+use crate::election_clock::ElectionClock;
 use crate::entries::{change_of, data_of, to_library_change};
 use crate::held_messages::HeldMessages;
 use crate::leadership::Leadership;
+use crate::library_config::library_config;
 use crate::marks::Marks;
 use crate::member_log::{LogPlace, MemberLog, conf_state, to_stored};
 use crate::membership::Membership;
 use crate::messages::{from_library, is_ask_for_vote, round_context, round_of, to_library};
 use crate::output::{CommittedRecord, LogBatch};
-use crate::ticks::{ELECTION_TICKS, roughly};
+use crate::ticks::roughly;
 use bytes::Bytes;
 use cairn_protocol::{ConsensusKind, ConsensusMessage, OfferedCheckpoint};
 use cairn_types::wire::Message as _;
 use cairn_types::{LogIndex, Members, MembersChange, ServerId, Term, Time};
-use raft::prelude::{Config, Entry, RawNode, SnapshotStatus};
+use raft::prelude::{Entry, RawNode, SnapshotStatus};
 use raft::{Ready, StateRole};
 
-/// About the most bytes of records in one message.
-const ENTRIES_SIZE: u64 = 256 << 10;
-/// Messages with records that may be on their way to one member.
-const IN_FLIGHT: usize = 64;
 /// Bytes of applied records that are kept in memory for members that lag.
 const KEPT_FOR_OTHERS: u64 = 64 << 20;
 
@@ -89,21 +86,7 @@ impl Consensus {
             None => Members::alone(from.me),
         };
         let storage = from.log(&members);
-        let config = Config {
-            id: from.me.get(),
-            election_tick: ELECTION_TICKS,
-            // The member's own rounds of heartbeats come with every tick.
-            heartbeat_tick: ELECTION_TICKS - 1,
-            min_election_tick: ELECTION_TICKS,
-            max_election_tick: PATIENCE_END,
-            applied: from.applied.0.get(),
-            max_size_per_msg: ENTRIES_SIZE,
-            max_inflight_msgs: IN_FLIGHT,
-            check_quorum: true,
-            pre_vote: true,
-            batch_append: true,
-            ..Config::default()
-        };
+        let config = library_config(from.me, from.applied.0);
         let quiet = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&config, storage, &quiet)?;
         let mut member = Self {
@@ -225,10 +208,12 @@ impl Consensus {
         LogIndex::new(self.node.raft.raft_log.committed)
     }
 
-    /// Whether the members are about to change, at a primary.
+    /// Whether the members are about to change, at a primary, or its disk does not remember yet
+    /// that they have (MS3).
     #[must_use]
     pub fn is_changing(&self) -> bool {
-        self.node.raft.has_pending_conf() || self.members().joint
+        let is_under_way = self.node.raft.has_pending_conf() || self.members().joint;
+        is_under_way || !self.membership.is_durable()
     }
 
     /// Whether the disk remembers the members that hold: before that, no checkpoint may stand for
@@ -271,6 +256,10 @@ impl Consensus {
                 let term = self.node.raft.term;
                 self.node.raft.become_follower(term, raft::INVALID_ID);
             }
+            self.pump()?;
+        } else if self.leads.is_some() && self.leadership.is_unanswered() {
+            let term = self.node.raft.term;
+            self.node.raft.become_follower(term, raft::INVALID_ID);
             self.pump()?;
         } else if self.leads.is_some() {
             self.ask_whether_still_primary();
@@ -511,6 +500,10 @@ impl Consensus {
         {
             self.marks.set_due();
             self.leadership.forget();
+            if self.is_alone() {
+                // To whom it had handed over is out.
+                self.leadership.begin_term();
+            }
             self.asked = false;
         }
         self.committed.push(CommittedRecord { index, term, data: data_of(&entry) });
@@ -580,7 +573,12 @@ impl Consensus {
         let patience = self.clock.patience(term, role);
         raft.set_randomized_election_timeout(patience);
         let leads = (role == StateRole::Leader).then_some(Term::new(term));
-        if leads != self.leads.map(|(term, _)| term) {
+        let led = self.leads.map(|(term, _)| term);
+        if leads != led {
+            let is_given_up = leads.is_none() && led == Some(Term::new(term));
+            if is_given_up && !self.leadership.is_handed_over() {
+                self.held.leave_to_another(&self.membership, self.me, Term::new(term));
+            }
             // Nothing has been proposed yet: the last entry is the library's own.
             let first = LogIndex::new(raft.raft_log.last_index());
             self.leads = leads.map(|term| (term, first));

@@ -158,6 +158,10 @@ impl World {
             mark.members = members;
         }
         let machine = &mut self.machines[at];
+        // Recovery replays what the mark says is committed; one that is alone begins its term at
+        // once, and must have applied what made it so.
+        let mark = machine.disk.mark.as_ref();
+        let from_state = from_state || mark.is_some_and(|it| it.members.is_alone(id));
         let from = machine.disk.beginning((machine.id, seed), from_state, self.checkpointed);
         machine.applied = from.applied.0;
         let (index, term) = from.base;
@@ -477,6 +481,27 @@ fn a_primary_that_reaches_nobody_stops_relying_on_it_and_steps_down() {
 }
 
 #[test]
+fn a_primary_that_hears_nobody_and_is_heard_leaves_it_to_another_at_once() {
+    for seed in 0..30 {
+        let mut world = World::new(seed, 3, 0);
+        let first = world.elect();
+        world.propose(first);
+        world.run(Duration::from_millis(500 + 7 * seed), |_| ());
+        let id = world.machines[first].id;
+        let others = [1, 2, 3].map(ServerId::new).into_iter().filter(|other| *other != id);
+        world.cut = others.map(|other| (other, id)).collect();
+        let began = world.now;
+        // What it has logged meanwhile nobody has acknowledged.
+        world.propose(first);
+        while world.primary().is_none_or(|at| at == first) {
+            world.step();
+            let took = world.now.since(began);
+            assert!(took < TICK * 12, "seed {seed}: LD5");
+        }
+    }
+}
+
+#[test]
 fn a_learner_gets_every_record_and_decides_nothing() {
     let mut world = World::new(4, 1, 1);
     let primary = world.elect();
@@ -701,6 +726,89 @@ fn a_group_of_one_grows_to_three_and_its_first_member_is_replaced() {
         }
         world.propose(at);
         world.until_applied(at, *world.applied.keys().last().expect("some"));
+    }
+}
+
+impl World {
+    /// Whoever is told that it is out ends, and its disk is given to somebody else.
+    fn end_who_is_told(&mut self) {
+        let knows = |it: &Consensus| it.remembers_members() && !it.members().joint;
+        let remaining = self.machines.iter().filter_map(|machine| {
+            let member = machine.member.as_ref().filter(|it| knows(it))?;
+            member.members().get(machine.id).map(|_| member.members().clone())
+        });
+        let Some(told) = remaining.max_by_key(|members| members.as_of) else { return };
+        for machine in self.machines.iter_mut().filter(|it| told.get(it.id).is_none()) {
+            (machine.member, machine.syncing) = (None, None);
+        }
+    }
+
+    /// Whether any of the machines knows by its own log that it is out.
+    fn somebody_knows_that_it_is_out(&self) -> bool {
+        let is_out = |machine: &Machine| {
+            let member = machine.member.as_ref();
+            member.is_none_or(|it| it.members().get(machine.id).is_none())
+        };
+        self.machines.iter().any(is_out)
+    }
+}
+
+/// A group shrinks to one, or its only member is exchanged. Whoever is left loses power at the
+/// moment in which the first of those who go knows that it has gone; and whoever was in charge may
+/// be one of those.
+#[test]
+fn who_is_left_alone_needs_nobody_who_was_told_that_it_is_out() {
+    use MemberStanding::{Learner, Voter};
+    for seed in 0..200 {
+        let mut world = World::new(seed, [3, 1][usize::from(seed % 2 == 1)], seed % 2);
+        let mut first = world.elect();
+        if seed % 2 == 1 {
+            world.change(&[(2, Voter, false)]);
+            let old = world.machines[first].member.as_mut().expect("elected");
+            old.hand_over(&[]).expect("it is primary");
+            world.settle(first);
+            while world.primary().is_none_or(|at| at == first) {
+                world.step();
+            }
+            first = 1;
+        }
+        let stays = world.machines[first].id;
+        let going: Vec<ServerId> =
+            world.machines.iter().map(|it| it.id).filter(|id| *id != stays).collect();
+        let changes = going.iter().map(|id| MemberChange {
+            member: Member { id: *id, standing: Learner, ..Member::default() },
+            goes: true,
+        });
+        let change = MembersChange { changes: changes.collect() };
+        let member = world.machines[first].member.as_mut().expect("elected");
+        member.change_members(&change).expect("begins");
+        world.settle(first);
+        if seed % 4 == 0 {
+            // One who is to go is in charge when the step ends.
+            world.run(Duration::from_millis(seed / 4), |_| ());
+            if let Some(member) = &mut world.machines[first].member {
+                let _ = member.hand_over(&[]);
+            }
+            world.settle(first);
+        }
+        let end = world.now + Duration::from_secs(20);
+        while !world.somebody_knows_that_it_is_out() {
+            assert!(world.now < end, "seed {seed}: somebody hears of it");
+            world.step();
+            world.end_who_is_told();
+        }
+        (world.machines[first].member, world.machines[first].syncing) = (None, None);
+        world.start(first);
+        let end = world.now + Duration::from_secs(20);
+        while world.primary() != Some(first)
+            || world.machines.iter().any(|it| it.id != stays && it.member.is_some())
+        {
+            assert!(world.now < end, "seed {seed}: it is in charge, and the others are told");
+            world.step();
+            world.end_who_is_told();
+        }
+        let it = world.machines[first].member.as_ref().expect("alive");
+        assert!(it.is_alone(), "seed {seed}");
     }
 }
 

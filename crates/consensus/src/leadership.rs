@@ -14,6 +14,9 @@
 //! - LD4: a step to another group takes nothing while it is on its way. Others may know its end
 //!   before this member does; but who can elect as the new group has taken the step from this one,
 //!   after the round was sent, and votes for nobody else for as long (LD1).
+//! - LD5: whom others hear and who hears nobody keeps them from an election and can do nothing
+//!   itself: it leaves charge to one of them. It counts its own rounds, not time: while it stood
+//!   still nobody could answer.
 
 use crate::ticks::{ELECTION_TICKS, TICK};
 use cairn_types::Time;
@@ -71,6 +74,12 @@ impl Leadership {
 
     pub(crate) fn is_handed_over(&self) -> bool {
         self.handed_over
+    }
+
+    /// Whether no majority has answered for so many rounds that others could be elected, if they
+    /// did not hear this member (LD5).
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.sent.len() + 1 >= ELECTION_TICKS
     }
 
     /// Whether no other member can have been elected yet (LD2).

@@ -18,6 +18,7 @@ mod group;
 mod group_test;
 mod held_messages;
 mod leadership;
+mod library_config;
 mod marks;
 mod member_log;
 mod membership;

@@ -4,6 +4,8 @@
 //!   already contain is not applied again.
 //! - MS2: as long as the disk does not remember the members that hold, no checkpoint may stand for
 //!   the record that made them so.
+//! - MS3: nor is anybody told until then that he is out, nor a person that the step is over. Who is
+//!   out votes until it is told: who is left and has forgotten needs its vote.
 
 use crate::consensus_error::ConsensusError;
 use crate::entries::to_library_change;
@@ -36,7 +38,6 @@ impl Membership {
         &self.members
     }
 
-    /// Whether nobody else belongs to it.
     /// Of the others that vote, the one that is fittest to take over; the last of several.
     pub(crate) fn successor<K: Ord>(
         &self,
@@ -48,6 +49,7 @@ impl Membership {
         voters.map(|member| member.id).max_by_key(fitness)
     }
 
+    /// Whether nobody else belongs to it.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone
     }

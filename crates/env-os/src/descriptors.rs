@@ -106,7 +106,9 @@ impl DescriptorBudget {
             let needed = FIXED_COUNT.saturating_add(servers.saturating_mul(least));
             return Err(TooFewDescriptors { limit: self.limit, needed });
         }
-        let most = (mine / 2).max(directories * FILES_PER_DIRECTORY_MIN);
+        // Half of few is less than it takes to talk.
+        let half = (mine / 2).min(mine - CONNECTIONS_MIN);
+        let most = half.max(directories * FILES_PER_DIRECTORY_MIN);
         let files_per_directory = match directories {
             0 => 0,
             count => (most / count).min(FILES_PER_DIRECTORY),
@@ -153,6 +155,20 @@ mod tests {
                     assert!(all <= limit, "{limit}: {share:?} of {servers}, {directories}");
                     assert!(share.accepted_max >= 32 && share.dialled_max >= 16, "{share:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_the_limit_there_is_a_share_or_a_reason_why_not() {
+        for limit in 0..1200 {
+            for directories in [0, 1, 2, 4] {
+                let share = DescriptorBudget::of(limit).share(directories, 1);
+                let least = directories * FILES_PER_DIRECTORY_MIN + CONNECTIONS_MIN;
+                assert_eq!(share.is_ok(), limit >= FIXED_COUNT + least, "{limit}: {share:?}");
+                // Thirds may leave two over.
+                let all = share.map(|share| sum(share, directories));
+                assert!(all.is_err() || all.is_ok_and(|all| all + 2 >= least), "{limit}: {all:?}");
             }
         }
     }

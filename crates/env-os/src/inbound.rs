@@ -23,7 +23,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::process_meter::ProcessMeter;
 use crate::rpc_meter::Begun;
 use crate::rpc_tap::{TappedMessage, TappedReply};
-use crate::socket_options::prepare;
+use crate::socket_options::{UNTAKEN_TIME_MAX, prepare};
 use crate::timers::LoopAlarm;
 use crate::wire::Wire;
 use cairn_env::{Caller, ConnectionId, LogEvent, Payload};
@@ -134,7 +134,7 @@ impl Inbound {
                 Err(_) => return self.pause_accepting(cx),
             };
             // Where nobody is idle the newcomer is closed at once, so that the others go on.
-            if self.has_room(cx) && prepare(&socket).is_ok() {
+            if self.has_room(cx) && prepare(&socket, UNTAKEN_TIME_MAX).is_ok() {
                 self.take_in(cx, socket);
             }
         }

@@ -14,11 +14,13 @@ use crate::reactor::Reactor;
 use crate::rpc_log_options::RpcLogOptions;
 use crate::rpc_log_writer::RpcLogWriter;
 use crate::rpc_tap::RpcTap;
+use crate::socket_options::UNTAKEN_TIME_MAX;
 use cairn_env::{Driver, Lane, Service};
 use rustix::event::epoll::EventFlags;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 /// An address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +70,8 @@ pub struct LaunchOptions {
     pub background: Option<Lane>,
     /// What its peers may make it hold.
     pub limits: LaunchLimits,
+    /// A connection that it opened is lost where the other machine takes no byte for so long.
+    pub untaken_max: Duration,
     /// Where the loop notes what its peers make it hold.
     pub meter: Arc<ProcessMeter>,
     /// Who writes down what the driver and its world log; nobody, if nothing is said here.
@@ -86,6 +90,7 @@ impl LaunchOptions {
             workers: 1,
             background: None,
             limits: LaunchLimits::default(),
+            untaken_max: UNTAKEN_TIME_MAX,
             meter: Arc::default(),
             log: LogSink::default(),
             rpc_log: None,
@@ -235,8 +240,8 @@ fn build<R: Driver>(
     let keeper = Arc::clone(&service);
     let keep = Box::new(move |push, data| keeper.keep(push, data));
     let tap = open_tap(&options)?;
-    let network =
-        OsNetwork::new((poller, tap), options.listener, (options.limits, options.meter), keep);
+    let peers = (options.limits, options.untaken_max, options.meter);
+    let network = OsNetwork::new((poller, tap), options.listener, peers, keep);
     let LaunchOptions { workers, background, .. } = options;
     let lanes = Lanes::start(service, &options.name, workers, background, Arc::clone(&results))?;
     let reactor = Reactor {

@@ -47,13 +47,13 @@ impl OsNetwork {
     pub(crate) fn new(
         (poller, tap): (Poller, RpcTap),
         listener: Option<TcpListener>,
-        (limits, meter): (LaunchLimits, Arc<ProcessMeter>),
+        (limits, untaken_max, meter): (LaunchLimits, Duration, Arc<ProcessMeter>),
         keep: KeepPush,
     ) -> Self {
         Self {
             cx: NetworkContext::new(poller, tap),
             inbound: Inbound::new(listener, limits, meter),
-            outbound: Outbound::new(limits.dialled_max),
+            outbound: Outbound::new(limits.dialled_max, untaken_max),
             relays: Relays::new(keep),
         }
     }

@@ -75,6 +75,7 @@ pub(crate) struct Outbound {
     identity: Option<Hello>,
     connections: BTreeMap<OutboundId, OutboundConnection>,
     connections_max: usize,
+    untaken_max: Duration,
     routes: BTreeMap<Address, Vec<Route>>,
     last_id: OutboundId,
     /// Connections with bytes to write, or another reason to be looked at before waiting.
@@ -82,11 +83,13 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    pub(crate) fn new(connections_max: usize) -> Self {
+    /// For so many connections, each lost where the other machine takes no byte for so long.
+    pub(crate) fn new(connections_max: usize, untaken_max: Duration) -> Self {
         Self {
             identity: None,
             connections: BTreeMap::new(),
             connections_max,
+            untaken_max,
             routes: BTreeMap::new(),
             last_id: OutboundId::default(),
             marked: BTreeSet::new(),
@@ -214,7 +217,8 @@ impl Outbound {
         }
         let (stage, interest, socket) = match numbers(address) {
             Some(direct) => {
-                let socket = connect_first(&mut vec![direct]).map_err(|why| unreachable(&why))?;
+                let socket = connect_first(&mut vec![direct], self.untaken_max)
+                    .map_err(|why| unreachable(&why))?;
                 (OutboundStage::Connecting(Vec::new()), EventFlags::OUT, socket)
             }
             None => {
@@ -283,7 +287,7 @@ impl Outbound {
     /// A name has been looked up.
     fn resolved(&mut self, cx: &mut NetworkContext, id: OutboundId) {
         match self.found(id).resolved().result() {
-            Ok(mut addresses) => match connect_first(&mut addresses) {
+            Ok(mut addresses) => match connect_first(&mut addresses, self.untaken_max) {
                 Ok(socket) => self.connect_to(cx, id, socket, addresses),
                 Err(errno) => self.lose(cx, id, &errno.to_string()),
             },
@@ -296,7 +300,7 @@ impl Outbound {
         let connection = self.found(id);
         if let Err(errno) = connection.connected() {
             let mut others = connection.take_others();
-            return match connect_first(&mut others) {
+            return match connect_first(&mut others, self.untaken_max) {
                 Ok(socket) => self.connect_to(cx, id, socket, others),
                 Err(_) => self.lose(cx, id, &errno.to_string()),
             };
@@ -573,13 +577,13 @@ fn too_late(to: &Address) -> String {
 }
 
 /// Starts connecting to the first address that the kernel does not refuse at once.
-fn connect_first(addresses: &mut Vec<SocketAddr>) -> Result<OwnedFd, Errno> {
+fn connect_first(addresses: &mut Vec<SocketAddr>, untaken_max: Duration) -> Result<OwnedFd, Errno> {
     let mut refusal = Errno::ADDRNOTAVAIL;
     while let Some(address) = addresses.pop() {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        prepare(&socket)?;
+        prepare(&socket, untaken_max)?;
         match connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => return Ok(socket),
             Err(errno) => refusal = errno,

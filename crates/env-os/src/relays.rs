@@ -297,6 +297,7 @@ mod tests {
     use crate::outbound::{Outbound, PUSH_SHARE_MAX};
     use crate::poller::Poller;
     use crate::rpc_tap::RpcTap;
+    use crate::socket_options::UNTAKEN_TIME_MAX;
     use bytes::Bytes;
     use cairn_env::{Caller, ConnectionId};
     use cairn_protocol::{Push, RequestId};
@@ -323,7 +324,7 @@ mod tests {
             Self {
                 cx: NetworkContext::new(Poller::new().expect("an epoll"), RpcTap::default()),
                 inbound: Inbound::new(None, LaunchLimits::default(), Arc::default()),
-                outbound: Outbound::new(10),
+                outbound: Outbound::new(10, UNTAKEN_TIME_MAX),
                 relays: Relays::new(Box::new(|_, _| Ok(()))),
                 next: ReplicaAt { server: ServerId::new(2), address, rack: Rack::default() },
                 _listener: listener,

@@ -14,14 +14,16 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// and gives up after so many times (OP1).
 const KEEPALIVE_COUNT: u32 = 3;
-/// How long bytes may be on their way, or wait for a peer that takes none.
-const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long bytes may be on their way, or wait for a peer that takes none, where nobody says
+/// otherwise.
+pub(crate) const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Prepares a socket of a connection.
+/// Prepares a socket of a connection, which is lost when the other machine takes no byte for so
+/// long.
 ///
 /// # Errors
 /// The connection is of no use any more.
-pub(crate) fn prepare(socket: impl AsFd) -> Result<(), Errno> {
+pub(crate) fn prepare(socket: impl AsFd, untaken_max: Duration) -> Result<(), Errno> {
     let socket = socket.as_fd();
     // Small answers do not wait for more to say.
     sockopt::set_tcp_nodelay(socket, true)?;
@@ -29,13 +31,13 @@ pub(crate) fn prepare(socket: impl AsFd) -> Result<(), Errno> {
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
-    let untaken = u32::try_from(UNTAKEN_TIME_MAX.as_millis()).expect("a few seconds");
+    let untaken = u32::try_from(untaken_max.as_millis()).expect("a few seconds");
     sockopt::set_tcp_user_timeout(socket, untaken)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::prepare;
+    use super::{UNTAKEN_TIME_MAX, prepare};
     use rustix::net::sockopt;
     use std::net::{TcpListener, TcpStream};
 
@@ -43,7 +45,7 @@ mod tests {
     fn a_peer_that_is_gone_is_asked_for() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let socket = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
-        prepare(&socket).expect("an open connection");
+        prepare(&socket, UNTAKEN_TIME_MAX).expect("an open connection");
         assert_eq!(sockopt::socket_keepalive(&socket), Ok(true));
         assert_eq!(sockopt::tcp_user_timeout(&socket), Ok(60_000));
         assert_eq!(sockopt::tcp_nodelay(&socket), Ok(true));

@@ -13,6 +13,7 @@
 
 mod cloning;
 mod faults;
+mod file_table;
 mod inode;
 mod names;
 
@@ -25,16 +26,14 @@ use cairn_env::{
 };
 use cairn_types::{Random, crc32c};
 use faults::{FaultState, SimMapping, SyncOutcome};
-use inode::{Inode, Kept, PAGE_SIZE, page_of};
+use file_table::FileTable;
+use inode::{Inode, InodeNumber, Kept, PAGE_SIZE, page_of};
 use names::{NameTable, NameTarget};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the system says of a directory where a file is meant.
 const EISDIR: i32 = 21;
-
-/// Names a file within its disk.
-type InodeNumber = u64;
 
 /// A simulated disk; clones are the same disk.
 #[derive(Clone, Debug)]
@@ -47,14 +46,14 @@ pub struct SimDisk {
 /// All that a disk holds at one time: an old image, to come back later.
 #[derive(Clone, Debug)]
 pub struct DiskImage {
-    files: BTreeMap<InodeNumber, Inode>,
+    files: FileTable,
     names: NameTable,
 }
 
 #[derive(Debug)]
 struct DiskState {
     name: String,
-    files: BTreeMap<InodeNumber, Inode>,
+    files: FileTable,
     names: NameTable,
     next_inode: InodeNumber,
     capacity: u64,
@@ -105,44 +104,42 @@ impl DiskState {
     fn lose_unsynced(&mut self, random: &mut Random) {
         self.names.lose_unsynced(&mut || random.chance(500));
         let tears = self.faults.tears_pages;
-        for inode in self.files.values_mut() {
-            inode.lose_unsynced(&mut || {
-                let kept = random.chance(500);
-                // Drawn only where it matters.
-                let torn = tears && random.chance(100);
-                if torn { Kept::Sectors(random.below(256) as u8) } else { Kept::whole(kept) }
-            });
-        }
+        self.files.lose_unsynced(&mut || {
+            let kept = random.chance(500);
+            // Drawn only where it matters.
+            let torn = tears && random.chance(100);
+            if torn { Kept::Sectors(random.below(256) as u8) } else { Kept::whole(kept) }
+        });
     }
 
     fn used(&self) -> u64 {
-        let living = |inode: &&Inode| !inode.unlinked;
-        self.files.values().filter(living).map(Inode::footprint).sum::<u64>() * PAGE_SIZE as u64
+        self.files.used_pages() * PAGE_SIZE as u64
     }
 
-    fn inode(&mut self, number: InodeNumber) -> Result<&mut Inode, IoFailure> {
-        self.files.get_mut(&number).ok_or(IoFailure::NotFound)
+    fn inode(&self, number: InodeNumber) -> Result<&Inode, IoFailure> {
+        self.files.get(number).ok_or(IoFailure::NotFound)
+    }
+
+    fn change_inode<T>(
+        &mut self,
+        number: InodeNumber,
+        change: impl FnOnce(&mut Inode) -> T,
+    ) -> Result<T, IoFailure> {
+        self.files.change(number, change).ok_or(IoFailure::NotFound)
     }
 
     fn add_inode(&mut self) -> InodeNumber {
         self.next_inode += 1;
-        self.files.insert(self.next_inode, Inode::default());
+        self.files.add(self.next_inode);
         self.next_inode
     }
 
     fn unlink(&mut self, number: InodeNumber) {
-        if let Some(inode) = self.files.get_mut(&number) {
-            inode.unlinked = true;
-        }
+        self.files.change(number, |inode| inode.unlinked = true);
     }
 
     fn forget_unreachable(&mut self) {
-        let reachable = self.names.inodes();
-        self.files.retain(|number, _| reachable.contains(number));
-        let named = self.names.named();
-        for (number, inode) in &mut self.files {
-            inode.unlinked = !named.contains(number);
-        }
+        self.files.keep(&self.names.inodes(), &self.names.named());
     }
 
     fn begin_session(&mut self) {
@@ -161,7 +158,7 @@ impl SimDisk {
     pub fn new(name: impl Into<String>, capacity: u64) -> Self {
         let state = DiskState {
             name: name.into(),
-            files: BTreeMap::new(),
+            files: FileTable::default(),
             names: NameTable::default(),
             next_inode: 0,
             capacity,
@@ -216,9 +213,7 @@ impl SimDisk {
     pub fn power_loss_of_all_unsynced(&self) {
         let mut state = self.state();
         state.names.lose_unsynced(&mut || false);
-        for inode in state.files.values_mut() {
-            inode.lose_unsynced(&mut || Kept::whole(false));
-        }
+        state.files.lose_unsynced(&mut || Kept::whole(false));
         state.boot += 1;
         state.begin_session();
     }
@@ -262,7 +257,7 @@ impl SimDisk {
         let Some(NameTarget::File(number)) = state.names.get(path) else {
             return false;
         };
-        state.files.get_mut(&number).is_some_and(|inode| inode.flip(offset))
+        state.files.change(number, |inode| inode.flip(offset)).unwrap_or(false)
     }
 
     /// The paths of all files, sorted.
@@ -282,7 +277,7 @@ impl SimDisk {
     pub fn pull_out(&self) {
         let mut state = self.state();
         state.absent = true;
-        state.files.clear();
+        state.files = FileTable::default();
         state.names = NameTable::default();
         state.locks.clear();
         state.unreadable = None;
@@ -301,8 +296,7 @@ impl SimDisk {
         state.names = image.names.clone();
         state.unreadable = None;
         state.faults.written_anew();
-        let highest = state.files.last_key_value().map_or(0, |(number, _)| *number);
-        state.next_inode = state.next_inode.max(highest);
+        state.next_inode = state.next_inode.max(state.files.last());
         state.begin_session();
     }
 }
@@ -506,7 +500,8 @@ impl DiskFile for SimFile {
             if grows && state.used() + PAGE_SIZE as u64 > state.capacity {
                 return Err(IoFailure::NoSpace);
             }
-            state.inode(self.inode)?.write_in_page(&bytes[at..at + size], place);
+            let part = &bytes[at..at + size];
+            state.change_inode(self.inode, |inode| inode.write_in_page(part, place))?;
         }
         Ok(())
     }
@@ -519,7 +514,7 @@ impl DiskFile for SimFile {
         let mut state = self.to_write()?;
         if state.inode(self.inode)?.size() != size {
             state.change()?;
-            state.inode(self.inode)?.set_size(size);
+            state.change_inode(self.inode, |inode| inode.set_size(size))?;
         }
         Ok(())
     }
@@ -531,8 +526,7 @@ impl DiskFile for SimFile {
         if more > 0 && state.used() + more > state.capacity {
             return Err(IoFailure::NoSpace);
         }
-        state.inode(self.inode)?.allocate(size);
-        Ok(())
+        state.change_inode(self.inode, |inode| inode.allocate(size))
     }
 
     fn sync(&self) -> Result<(), SyncError> {
@@ -540,18 +534,19 @@ impl DiskFile for SimFile {
         state.change().map_err(SyncError::NotTried)?;
         let state = &mut *state;
         let outcome = state.faults.on_sync();
-        let inode = state.files.get_mut(&self.inode);
-        let inode = inode.ok_or(SyncError::NotTried(IoFailure::NotFound))?;
-        inode.sync(&mut || match outcome {
+        let faults = &mut state.faults;
+        let saved = &mut || match outcome {
             SyncOutcome::Saves => true,
             SyncOutcome::Fails => false,
-            SyncOutcome::Lies { kept_permille } => state.faults.keeps_page(kept_permille),
-        });
+            SyncOutcome::Lies { kept_permille } => faults.keeps_page(kept_permille),
+        };
+        let synced = state.files.change(self.inode, |inode| inode.sync(saved));
+        synced.ok_or(SyncError::NotTried(IoFailure::NotFound))?;
         told(outcome)
     }
 
     fn map(&self, size: u64) -> Result<Arc<dyn Mapping>, IoFailure> {
-        let state = &mut *self.living()?;
+        let state = self.living()?;
         let inode = state.inode(self.inode)?;
         if inode.size() < size {
             return Err(IoFailure::TooShort);
@@ -586,7 +581,7 @@ impl HeldBytes for SimHeld {
 
     fn into_bytes(self: Box<Self>) -> Bytes {
         let Self { state, inode, offset, mut bytes } = *self;
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(inode) = state.inode(inode) {
             inode.read_at(&mut bytes, offset);
         }

@@ -214,6 +214,17 @@ pub enum ChunkJob {
     },
 }
 
+/// A range of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatheredRange {
+    /// Which chunk.
+    pub of: ChunkHandle,
+    /// Where it begins.
+    pub offset: u64,
+    /// How many bytes.
+    pub size: u64,
+}
+
 /// What is to be done with a clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloneWork {
@@ -238,6 +249,26 @@ pub enum CloneWork {
         of: ChunkHandle,
         /// Where a block begins.
         offset: u64,
+    },
+    /// Adds ranges of other chunks of this server at its end, in their order, each block verified
+    /// on its way (R45).
+    Gather {
+        /// Which.
+        ranges: Vec<GatheredRange>,
+    },
+    /// Adds a range of what another server gave at its end: whole blocks, each verified, of which
+    /// the range is a part.
+    Add {
+        /// Where in their chunk the blocks begin.
+        offset: u64,
+        /// One per block.
+        checksums: BlockChecksums,
+        /// The blocks, as they arrived.
+        bytes: Bytes,
+        /// Where in that chunk the range begins.
+        from: u64,
+        /// How many bytes.
+        size: u64,
     },
     /// Brings it to disk as one that stands as its source does.
     Finish {

@@ -31,7 +31,8 @@ mod push_buffer;
 mod resources;
 
 pub use chunk_jobs::{
-    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, JournalEntry, ReadDone,
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, GatheredRange,
+    JournalEntry, ReadDone,
 };
 pub use disk::{
     Disk, DiskError, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space, SyncError,

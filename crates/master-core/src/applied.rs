@@ -4,7 +4,7 @@
 //! from which the answer is built, not the answer (R24).
 
 use cairn_protocol::{BundleAnswer, Failure};
-use cairn_types::{ChunkHandle, EntryId, Epoch, JobId, ProducerId, RecordNumber};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, Epoch, JobId, ProducerId, RecordNumber};
 
 cairn_types::message! {
     /// The last of the directories, made or found.
@@ -80,6 +80,11 @@ cairn_types::message! {
     pub struct ChunkAbandoned { 1 => handle: ChunkHandle }
 }
 cairn_types::message! {
+    /// A range of a stream stands in another chunk: the file has let go of these places, and these
+    /// chunks are nobody's any more.
+    pub struct RangeReplaced { 1 => chunks: Vec<ChunkHandle>, 2 => places: Vec<ChunkIndex> }
+}
+cairn_types::message! {
     /// As the record says.
     pub struct Changed { }
 }
@@ -119,6 +124,8 @@ cairn_types::choice! {
         72 => ChunkAbandoned(ChunkAbandoned),
         /// Of `CopyStream`.
         73 => StreamCopied(StreamCopied),
+        /// Of `ReplaceRange`.
+        74 => RangeReplaced(RangeReplaced),
     }
 }
 

@@ -284,8 +284,10 @@ impl MasterCore {
         let purged = self.reclaim.on_applied(&mut step, proposal, &applied);
         let regoaled = self.policy_work.on_applied(&mut step, proposal, &applied);
         self.streams.on_applied(&mut step, &mut self.chunks, proposal, &applied);
-        if let Applied::ChunkAbandoned(gone) = &applied {
-            self.chunks.forget_chunks(&[gone.handle]);
+        match &applied {
+            Applied::ChunkAbandoned(gone) => self.chunks.forget_chunks(&[gone.handle]),
+            Applied::RangeReplaced(gone) => self.chunks.forget_chunks(&gone.chunks),
+            _ => {}
         }
         if let Applied::BundlesCommitted(committed) = &applied {
             self.chunks.forget_chunks(&committed.gone);
@@ -404,7 +406,8 @@ impl MasterCore {
     fn jobs(&self, view: &View<'_>, asker: Asker<'_>) -> ListJobsAnswer {
         let of_chunks = self.chunks.jobs(view.now, view.state);
         let policies = self.policy_work.jobs(view, asker.may_all());
-        ListJobsAnswer { jobs: of_chunks.chain(self.reclaim.job(view)).chain(policies).collect() }
+        let others = self.reclaim.job(view).into_iter().chain(self.streams.job(view));
+        ListJobsAnswer { jobs: of_chunks.chain(others).chain(policies).collect() }
     }
 
     /// Whether its term has begun (R23).

@@ -50,7 +50,7 @@ mod snapshot_work;
 pub mod state;
 mod step;
 mod stream_extents;
-mod stream_records;
+pub mod stream_records;
 mod streams;
 mod this_term;
 mod troubles;

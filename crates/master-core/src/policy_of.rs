@@ -38,7 +38,7 @@ pub(crate) fn policy_of(state: &State, wish: &GetPolicy) -> Result<GetPolicyAnsw
         keep_deleted,
         durability,
         layout,
-        commit_replicas,
+        commit_replicas: commit_replicas.into(),
     })
 }
 

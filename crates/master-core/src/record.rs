@@ -9,7 +9,7 @@
 
 use crate::stream_records::{
     AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CopyStream,
-    ForgetProducerRecord, OpenProducerRecord, SealChunk,
+    ForgetProducerRecord, NoteSettled, OpenProducerRecord, ReplaceRange, SealChunk,
 };
 use cairn_protocol::Failure;
 use cairn_types::wire::Message;
@@ -38,6 +38,8 @@ pub const STREAM_LEVEL: u32 = 2;
 pub(crate) const COMMIT_REPLICAS_LEVEL: u32 = 3;
 /// From this level on streams are opened exclusively, and ranges of them replaced.
 pub(crate) const EXCLUSIVE_LEVEL: u32 = 3;
+/// From this level on ranges of streams are put into other chunks (R45, R46).
+pub const RANGE_LEVEL: u32 = 3;
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).
@@ -235,6 +237,9 @@ cairn_types::message! {
         2 => clone_rate: Option<u64>,
         3 => clones_per_server: Option<u32>,
         4 => clones_per_cell: Option<u32>,
+        /// From level 3 on, as the next.
+        5 => settle_rate: Option<u64>,
+        6 => settle_after_ms: Option<u64>,
     }
 }
 cairn_types::message! {
@@ -430,6 +435,10 @@ cairn_types::choice! {
         76 => AbandonChunk(AbandonChunk),
         /// A slice of a stream in a snapshot.
         77 => CopyStream(CopyStream),
+        /// A range of a stream in another chunk.
+        78 => ReplaceRange(ReplaceRange),
+        /// How much of a stream is settled.
+        79 => NoteSettled(NoteSettled),
     }
 }
 
@@ -475,6 +484,8 @@ impl Record {
             Self::SealChunk(record) => record.time,
             Self::AbandonChunk(record) => record.time,
             Self::CopyStream(record) => record.time,
+            Self::ReplaceRange(record) => record.time,
+            Self::NoteSettled(record) => record.time,
         }
     }
 

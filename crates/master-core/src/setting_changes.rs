@@ -17,10 +17,16 @@ pub(crate) struct SettingChanges {
 impl SettingChanges {
     /// A person wants settings to be otherwise.
     pub(crate) fn on_request(&mut self, step: &mut Step<'_>, from: Caller, wish: ChangeSettings) {
-        let ChangeSettings { clone_rate, clones_per_server, clones_per_cell } = wish;
-        let time = step.now.wall;
-        let change =
-            record::SetCellSettings { time, clone_rate, clones_per_server, clones_per_cell };
+        let ChangeSettings { clone_rate, clones_per_server, clones_per_cell, .. } = wish;
+        let ChangeSettings { settle_rate, settle_after_ms, .. } = wish;
+        let change = record::SetCellSettings {
+            time: step.now.wall,
+            clone_rate,
+            clones_per_server,
+            clones_per_cell,
+            settle_rate,
+            settle_after_ms,
+        };
         let proposal = step.out.propose(change);
         let other = self.asked.insert(proposal, from);
         assert!(other.is_none(), "a record changes settings for one person");
@@ -41,7 +47,9 @@ impl SettingChanges {
         let event = LogEvent::info("settings changed")
             .with("clone_rate", config.clone_rate)
             .with("clones_per_server", config.clones_per_server)
-            .with("clones_per_cell", config.clones_per_cell);
+            .with("clones_per_cell", config.clones_per_cell)
+            .with("settle_rate", config.settle_rate)
+            .with("settle_after_ms", config.settle_after_ms);
         step.out.log(event);
         step.out.reply(from, Ok(Response::ChangeSettings(ChangeSettingsAnswer { config })));
     }

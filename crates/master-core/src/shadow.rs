@@ -459,10 +459,31 @@ mod tests {
         let id = EntryId::new(101);
         member.apply(crate::record::RaiseLevel { level: 9, ..Default::default() });
         let (parent, name, layout) = (ROOT, "s".to_owned(), cairn_types::Layout::Stream);
-        member.apply(AddFile { parent, name, id, replication: 3, layout, ..AddFile::default() });
+        let named = |number| cairn_types::MutationName {
+            session: cairn_types::SessionId::new(9),
+            number: cairn_types::MutationNumber::new(number),
+        };
+        let (mutation, replication) = (named(1), 3);
+        member.apply(AddFile {
+            mutation,
+            parent,
+            name,
+            id,
+            replication,
+            layout,
+            ..AddFile::default()
+        });
         let (producer, epoch) = (cairn_types::ProducerId::new(5), cairn_types::Epoch::new(6));
         let name = "p".to_owned();
-        member.apply(OpenProducerRecord { file: id, name, producer, epoch, ..Default::default() });
+        let mutation = named(2);
+        member.apply(OpenProducerRecord {
+            mutation,
+            file: id,
+            name,
+            producer,
+            epoch,
+            ..Default::default()
+        });
         let (version, set_size, floor) = (ChunkVersion::of(Term::new(1), 1), 2, handle());
         let chunk = AllocateChunk {
             file: id,

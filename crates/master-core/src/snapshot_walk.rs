@@ -6,14 +6,14 @@
 use crate::applied::StreamCopied;
 use crate::numbers::TermNumbers;
 use crate::record::{CopiedAnew, CopiedEntry};
-use crate::state::{COPIED_MAX, HIDDEN_ROOT, State};
+use crate::state::{COPIED_MAX, EntryRecord, HIDDEN_ROOT, State};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{ChunkIndex, EntryId, EntryKind, Layout, PATH_SIZE_MAX};
 use std::collections::VecDeque;
 
-/// Names and places of a slice: a millisecond, which is what a look-up waits for it. Fewer make
-/// the snapshot wait for the log's disk, more make everybody else wait.
-const SLICE_MAX: u64 = 256;
+/// Names and places of a slice: a look-up waits for one of them at most, for the driver takes
+/// requests between records of this size. Fewer cost more each.
+const SLICE_MAX: u64 = 64;
 const _: () = assert!(SLICE_MAX <= COPIED_MAX, "every slice is taken");
 
 /// A directory whose names are to be copied.
@@ -113,7 +113,7 @@ impl SnapshotWalk {
                 anew: self.anew.clone(),
                 ..CopiedEntry::default()
             };
-            self.take(state, (entry, self.path_size), &mut slice, &mut left)?;
+            self.take(state.entry(self.source), (entry, self.path_size), &mut slice, &mut left)?;
         }
         while left > 0 {
             if let Some(file) = self.file.take() {
@@ -137,7 +137,15 @@ impl SnapshotWalk {
         left: &mut u64,
     ) -> Result<(), Failure> {
         let after = std::mem::take(&mut directory.after);
-        for (name, source, _) in state.children(directory.source, &after) {
+        let room = usize::try_from(*left).unwrap_or(usize::MAX);
+        let names: Vec<_> = state.children(directory.source, &after).take(room).collect();
+        let is_last = names.len() < room;
+        let ids: Vec<EntryId> = names.iter().map(|(_, source, _)| *source).collect();
+        for ((name, source, _), found) in names.into_iter().zip(state.entry_each(&ids)) {
+            if *left == 0 || self.file.is_some() {
+                self.directories.push_front(directory);
+                return Ok(());
+            }
             let path_size = directory.path_size + 1 + name.len();
             if path_size > PATH_SIZE_MAX {
                 let line = format!(
@@ -149,24 +157,23 @@ impl SnapshotWalk {
             directory.after.clone_from(&name);
             let (id, parent) = (numbers.entry(), directory.copy);
             let entry = CopiedEntry { source, id, parent, name, ..CopiedEntry::default() };
-            self.take(state, (entry, path_size), slice, left)?;
-            if *left == 0 || self.file.is_some() {
-                self.directories.push_front(directory);
-                return Ok(());
-            }
+            self.take(found, (entry, path_size), slice, left)?;
+        }
+        if !is_last {
+            self.directories.push_front(directory);
         }
         Ok(())
     }
 
     fn take(
         &mut self,
-        state: &State,
+        source: Option<EntryRecord>,
         (entry, path_size): (CopiedEntry, usize),
         slice: &mut Vec<CopiedEntry>,
         left: &mut u64,
     ) -> Result<(), Failure> {
         // Nothing is known of what is damaged, which was noted: a copy would lack it.
-        let Some(source) = state.entry(entry.source) else {
+        let Some(source) = source else {
             let (name, id) = (&entry.name, entry.source.short());
             let line = format!(
                 "{name}: the master cannot read its record of entry {id}; nothing has changed"

@@ -9,8 +9,8 @@
 //! - SW1: from before the first lease is asked back until the last record is applied nobody changes
 //!   anything below the source: its names are locked, its chunks frozen. So all of the copy is of
 //!   one instant.
-//! - SW2: a slice is small, and few are on their way: whoever looks a name up waits for one at
-//!   most.
+//! - SW2: a slice is small: whoever looks a name up waits for one at most (the driver's D8), and
+//!   whoever changes one for those that are on their way, which are few.
 //! - SW3: nobody stands still for long: a tree that is not still soon, or not copied before a
 //!   server would count as dead, is let go of, and whoever asked is told.
 //!
@@ -30,10 +30,14 @@ use cairn_types::{EntryId, MutationName, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Slices on their way into the log: one is applied while the other is flushed.
-const SLICES_MAX: usize = 2;
-/// Extents and producers of a stream in one slice.
-const STREAM_ROWS: u32 = 1024;
+/// Slices on their way into the log: so many are flushed together, and applied one by one. A
+/// creation that comes meanwhile stands behind them in the log, and waits for them.
+const SLICES_MAX: usize = 8;
+/// Slices that are begun together: one is applied, and two are walked through, until all that may
+/// be are on their way.
+const SLICES_AT_ONCE: usize = 2;
+/// Extents and producers of a stream in one slice, as long a turn as one of names.
+const STREAM_ROWS: u32 = 256;
 /// Times after which a server is silent that a tree may take to be still: for so long nobody can
 /// write there. Who asks anew comes after whoever waited meanwhile.
 const PATIENCE: u32 = 2;
@@ -197,7 +201,7 @@ impl SnapshotUnderWay {
             );
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
-        while slices.len() < SLICES_MAX {
+        for _ in 0..SLICES_AT_ONCE.min(SLICES_MAX.saturating_sub(slices.len())) {
             let slice = walk.next_slice(step.state, step.numbers, &self.plan.to_name)?;
             if slice.is_empty() {
                 break;

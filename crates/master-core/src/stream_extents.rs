@@ -76,5 +76,14 @@ pub(crate) fn extents_of(
     let entry = view.state.described((file, record), "");
     let (log, replaced) = (view.state.applied(), view.state.streams().replaced(file));
     let (entry, chunks) = (entry.into(), located.collect());
-    ReadExtentsAnswer { entry, extents, chunks, log, replaced }
+    let told = view.state.streams().settled();
+    ReadExtentsAnswer {
+        entry,
+        extents,
+        chunks,
+        log,
+        settled: told.settled_to(file),
+        settles: told.is_pending(file) && view.state.config().settle_rate > 0,
+        replaced,
+    }
 }

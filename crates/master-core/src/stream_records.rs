@@ -116,3 +116,42 @@ cairn_types::message! {
     #[derive(Copy)]
     pub struct AbandonChunk { 1 => time: WallTime, 2 => handle: ChunkHandle }
 }
+cairn_types::message! {
+    /// A range of a chunk, as a stream has it.
+    #[derive(Copy)]
+    pub struct ReplacedRange { 1 => handle: ChunkHandle, 2 => offset: u64, 3 => size: u64 }
+}
+cairn_types::message! {
+    /// A range of a stream stands in a chunk of its own from now on, where it still stands as it
+    /// did when that was made (R45). The chunk is closed, and has these bytes and no others, on
+    /// disks of `set_size` servers.
+    pub struct ReplaceRange {
+        1 => time: WallTime,
+        2 => file: EntryId,
+        /// Where in the file.
+        3 => offset: u64,
+        /// What stood there, in its order: ranges of closed chunks.
+        4 => replaced: Vec<ReplacedRange>,
+        5 => index: ChunkIndex,
+        6 => handle: ChunkHandle,
+        7 => version: ChunkVersion,
+        8 => set_size: u32,
+        /// The lowest handle of its term that may still be opened, this one or below it.
+        9 => floor: ChunkHandle,
+        /// The stream is settled up to there.
+        10 => settled_to: Option<u64>,
+    }
+}
+cairn_types::message! {
+    /// A stream is settled up to there, without anything being copied; `done`: nothing is to be
+    /// done for what is behind either, before more of it is sealed.
+    #[derive(Copy)]
+    pub struct NoteSettled {
+        1 => time: WallTime,
+        2 => file: EntryId,
+        3 => settled_to: u64,
+        4 => done: bool,
+        /// How long the stream was when that was found.
+        5 => length: u64,
+    }
+}

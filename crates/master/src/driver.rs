@@ -17,9 +17,13 @@
 //! - D6: a member that is not in charge applies what is committed, and answers everyone but other
 //!   members that it is not, and who may be (R23).
 //! - D7: a primary whose disk hangs or is full hands over: another may be better off.
+//! - D8: a turn applies a piece of what is committed, and takes requests before the next one
+//!   (`backlog`): who looks something up waits for one piece, not for all that a flush committed.
 
 mod fetching;
+mod taking_charge;
 
+use crate::backlog::Backlog;
 use crate::busiest::BusyCounts;
 use crate::checkpoint_fetch::CheckpointFetch;
 use crate::checkpoint_pace::CheckpointPace;
@@ -46,6 +50,7 @@ use cairn_protocol::{Hello, Request, Response};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{Address, Members, Term, Time};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A master as the worlds drive it.
 #[derive(Debug)]
@@ -57,6 +62,7 @@ pub struct Master {
     /// What a person should know of the last checkpoint.
     warning: Option<String>,
     appending: AppendOnItsWay,
+    backlog: Backlog,
     room: LogRoom,
     pace: CheckpointPace,
     fetch: CheckpointFetch,
@@ -91,6 +97,7 @@ impl Master {
             warning: None,
             config,
             appending: AppendOnItsWay::default(),
+            backlog: Backlog::default(),
             room: LogRoom::default(),
             pace: CheckpointPace::new(from.index),
             fetch: CheckpointFetch::default(),
@@ -167,6 +174,8 @@ impl Master {
             Event::Completed { id, result: Completion::Woken } if self.room.was_asked(id) => {
                 self.look_for_room(now, wishes);
             }
+            // What is due is done behind every event.
+            Event::Completed { id, result: Completion::Woken } if self.backlog.is_wake(id) => {}
             Event::Completed { id, result: Completion::Woken } if self.group.is_tick(id) => {
                 self.group.consensus_mut().tick(now.time)?;
                 let full = self.room.leaves_charge(now.time, matches!(self.role, Role::Primary(_)));
@@ -383,7 +392,8 @@ impl Master {
         wishes.push(MasterEffect::Env(Effect::Halt(line)));
     }
 
-    /// Proposes what is wished and applies what is committed, until nothing more can be done now.
+    /// Proposes what is wished and applies what is committed, until nothing more can be done now,
+    /// or this turn has done its piece (D8).
     fn drive(
         &mut self,
         now: Now,
@@ -417,11 +427,13 @@ impl Master {
                     }
                 }
             }
-            let committed = self.group.consensus_mut().committed()?;
-            if committed.is_empty() && !changed {
+            self.backlog.add(self.group.consensus_mut().committed()?);
+            let mut next = self.backlog.take();
+            if next.is_none() && !changed {
                 return Ok(());
             }
-            for one in committed {
+            while let Some(one) = next {
+                next = self.backlog.take();
                 match self.role.apply(now, &one, wishes) {
                     Ok(Some(file)) => {
                         let told = self.group.grown(now, self.role.state(), file);
@@ -432,42 +444,6 @@ impl Master {
                 }
             }
         }
-    }
-
-    /// Takes charge, or stops being in charge; whether anything has changed.
-    fn look_at_role(&mut self, now: Now, wishes: &mut Vec<MasterEffect>) -> bool {
-        let leads = self.group.consensus().leads();
-        match (&self.role, leads) {
-            (Role::Primary(primary), Some((term, _))) if primary.term() == term => false,
-            (Role::Primary(_), _) => {
-                self.step_down(wishes);
-                true
-            }
-            (Role::Shadow(state), Some((term, first))) if state.applied().next() >= first => {
-                self.take_charge(now, term, wishes);
-                true
-            }
-            (Role::Shadow(_), _) => false,
-        }
-    }
-
-    fn take_charge(&mut self, now: Now, term: Term, wishes: &mut Vec<MasterEffect>) {
-        let mut primary = self.reigns.primary(self.role.take_state(), term);
-        let core = primary.core_mut();
-        core.know_callers(self.group.callers().clone());
-        core.set_log_space(self.room.space(self.group.has_company()));
-        core.set_warning(self.warning.clone());
-        core.begin(now, (self.group.hello().cell, self.config.cluster.clone()), wishes);
-        self.role = Role::Primary(primary.into());
-        wishes.extend(self.group.role_event("in charge").map(MasterEffect::Env));
-    }
-
-    fn step_down(&mut self, wishes: &mut Vec<MasterEffect>) {
-        let refusal = self.group.not_in_charge();
-        // What its core wished last and nobody did is of a term that is over.
-        wishes.retain(|wish| matches!(wish, MasterEffect::Env(_)));
-        self.reigns.end(self.role.step_down(&refusal, wishes));
-        wishes.extend(self.group.role_event("not in charge any more").map(MasterEffect::Env));
     }
 
     /// Does what is wished, and what follows from that; or stops (D3, D4).
@@ -576,11 +552,17 @@ impl Driver for Master {
                 self.halt(&error.to_string(), &mut wishes);
             }
         }
-        if let Some(why) = self.group.end(now.time).filter(|_| !self.halted) {
+        let silence = Duration::from_millis(self.role.state().config().silent_ms);
+        if let Some(why) = self.group.end(now.time, silence).filter(|_| !self.halted) {
             self.halted = true;
             wishes.push(MasterEffect::Env(Effect::Halt(why.to_owned())));
         }
         self.move_on(now, wishes, effects);
+        if self.backlog.end_turn() {
+            let id = self.fresh();
+            self.backlog.asked(id);
+            effects.push(Effect::Wake { id, at: now.time });
+        }
         if !self.mark.is_set() && !self.halted {
             self.checkpoint_if_due(now.time, effects);
             let last = &mut self.last_effect;
@@ -588,7 +570,14 @@ impl Driver for Master {
                 *last += 1;
                 EffectId(*last)
             };
-            effects.extend(self.group.talk(now, &self.role, fresh));
+            match self.group.talk(now, &self.role, fresh) {
+                Ok(said) => effects.extend(said),
+                Err(error) => {
+                    let mut wishes = Vec::new();
+                    self.halt(&error.to_string(), &mut wishes);
+                    self.move_on(now, wishes, effects);
+                }
+            }
             self.gauges.stand(&MasterStanding::of(self.group.consensus(), &self.role));
         }
     }

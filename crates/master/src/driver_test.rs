@@ -15,8 +15,8 @@ use cairn_protocol::{
     Response, Role, ShadowWord, Stat, Status, TellShadow,
 };
 use cairn_types::{
-    CellConfig, CellId, CellPath, EntryId, Incarnation, LogIndex, Member, Members, ServerId, Term,
-    Time, WallTime,
+    CellConfig, CellId, CellPath, EntryId, Incarnation, LogIndex, Member, Members, MutationName,
+    MutationNumber, ServerId, SessionId, Term, Time, WallTime,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,4 +253,59 @@ fn a_member_that_is_not_in_charge_serves_nobody_but_who_asks_for_a_shadow() {
     start(&mut damaged);
     let from = Caller::default();
     marking(&handle(&mut damaged, Event::Request { from, request: ask.into() }));
+}
+
+fn create(number: u64) -> Event<(), LogResult> {
+    let path = CellPath::parse(&format!("/{}-{number}", "n".repeat(60))).expect("a path");
+    let (session, number) = (SessionId::new(9), MutationNumber::new(number));
+    let mutation = MutationName { session, number };
+    let request = Request::Create(Create { mutation, path, ..Create::default() });
+    Event::Request { from: Caller::default(), request }
+}
+
+/// D8: what one flush commits is applied piece by piece, and a look-up comes in between.
+#[test]
+fn a_look_up_does_not_wait_for_all_that_a_flush_has_committed() {
+    const COUNT: u64 = 400;
+    let mut master = master(opened(None));
+    start(&mut master);
+    let (mut append, mut effects) = (None, Vec::new());
+    for number in 1..=COUNT {
+        master.handle(Now::default(), create(number), &mut effects);
+    }
+    assert_eq!(effects.len(), 0, "none is answered before it is durable");
+    master.end_of_batch(Now::default(), &mut effects);
+    for effect in effects {
+        if let Effect::Disk { id, job: LogJob::Append(_), .. } = effect {
+            append = Some(id);
+        }
+    }
+    let append = append.expect("one flush takes them all");
+    let (mut answered, mut turns) = (0, 0);
+    let mut next = Some(completed(append, LogDone::Appended { has_room: true }));
+    while let Some(event) = next.take() {
+        let (mut replies, mut in_between) = (0, 0);
+        for effect in handle(&mut master, event) {
+            match effect {
+                Effect::Reply { answer: Ok(Response::Create(_)), .. } => replies += 1,
+                Effect::Wake { id, at } if at == Time::default() => {
+                    assert!(next.is_none(), "one turn is asked for at a time");
+                    next = Some(Event::Completed { id, result: Completion::Woken });
+                }
+                _ => {}
+            }
+        }
+        assert!(replies < COUNT / 4, "a turn applies a piece: {replies}");
+        (answered, turns) = (answered + replies, turns + 1);
+        if next.is_some() {
+            // What is left of the records goes on behind it.
+            for effect in handle(&mut master, stat()) {
+                in_between += u64::from(matches!(effect, Effect::Reply { .. }));
+            }
+            assert!(in_between >= 1, "a look-up is answered between two pieces");
+            answered += in_between - 1;
+        }
+    }
+    assert_eq!(answered, COUNT, "all are answered, in {turns} turns");
+    assert!(turns > 4, "{turns}");
 }

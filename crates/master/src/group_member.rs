@@ -4,24 +4,27 @@
 //! - GM1: what is said of who is in charge is what this member believes; nothing is safe because
 //!   of it.
 //! - GM2: whoever was taken out may not hear of it by the log: others tell it when it stands for
-//!   election. It believes only those who know of later members than itself.
+//!   election. It believes only those who know of later members than itself. Who knows it by the
+//!   log asks, and votes until it is told: those who are left may need it yet (MS3). For a while it
+//!   sends on whoever asks it, and knows nobody else.
 //! - GM3: whoever is asked to stop while it is in charge hands over, and ends when another is in
 //!   charge; nobody waits for its silence.
 //! - GM4: whoever hands over because its disk is full or hangs cannot know whose is not: it tries
 //!   those first whom it has not tried, nor found in charge before it.
 
 use crate::group_link::GroupLink;
-use crate::member_change::{BegunStep, MemberChanges};
+use crate::member_change::{BegunStep, EndedStep, MemberChanges};
 use crate::role::Role;
 use crate::shadow::Shadow;
 use cairn_consensus::{Consensus, ConsensusError};
 use cairn_env::{Answer, Caller, Effect, EffectId, Event, LogEvent, Now, Payload};
 use cairn_master_core::{Callers, LogJob, LogResult, State, check_member_request};
 use cairn_protocol::{
-    ConsensusMessages, ConsensusMessagesAnswer, ErrorCode, Failure, FindPrimaryAnswer, Hello,
-    JoinGroup, JoinGroupAnswer, ListMastersAnswer, MasterRole, MasterStatus, Request, Response,
+    ConsensusKind, ConsensusMessage, ConsensusMessages, ConsensusMessagesAnswer, ErrorCode,
+    Failure, FindPrimaryAnswer, Hello, JoinGroup, JoinGroupAnswer, ListMastersAnswer, MasterRole,
+    MasterStatus, Request, Response,
 };
-use cairn_types::{Address, EntryId, LogIndex, Members, ServerId, Time};
+use cairn_types::{Address, EntryId, LogIndex, MemberStanding, Members, ServerId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -34,14 +37,22 @@ pub const STOPPED: &str = "it was asked to stop";
 /// How long that takes at most.
 const STOPS_WITHIN: Duration = Duration::from_secs(2);
 
+/// For how long one who was taken out sends on whoever asks it, at the least (GM2).
+const SENDS_ON_FOR: Duration = Duration::from_secs(5);
+
+/// How often it asks whether it is needed yet.
+const ASKS_EVERY: Duration = Duration::from_millis(500);
+
+/// Who never votes and hears nobody for so long may have been taken out.
+const UNHEARD_MAX: Duration = Duration::from_secs(3);
+
 /// Why the process of a member ends that is one no more.
 pub const TAKEN_OUT: &str =
     "this master was taken out of its group; its directory is of no more use";
 
 /// Why a primary is not taken out that nobody else can take over from.
 const LAST_VOTER: &str = "no other master votes, so nobody can take over from the one that is to \
-                          go: first 'cairn masters add' two, A,B, and then 'cairn masters remove' \
-                          it and one of them in one step, IT,B";
+                          go: 'cairn masters replace' puts another in its place";
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -66,6 +77,10 @@ pub(crate) struct GroupMember {
     /// How others reach this member, where it is told.
     address: Address,
     is_told_out: bool,
+    /// It is a member no more, and has known that since then.
+    out_since: Option<Time>,
+    /// Before then it does not ask again.
+    asks_next: Time,
     /// The last other member that was in charge, as far as is known here.
     former: Option<ServerId>,
     /// To whom it has handed over for want of room, or from whom it took over so (GM4).
@@ -77,7 +92,8 @@ pub(crate) struct GroupMember {
 impl GroupMember {
     pub(crate) fn new(consensus: Consensus, hello: Hello) -> Self {
         let (link, changes) = (GroupLink::default(), MemberChanges::default());
-        let (address, is_told_out, stops_until) = (Address::default(), false, None);
+        let (address, is_told_out) = (Address::default(), false);
+        let (out_since, stops_until) = (None, None);
         let (shadow, former, tried) = (Shadow::default(), None, Vec::new());
         Self {
             consensus,
@@ -88,6 +104,8 @@ impl GroupMember {
             shadow,
             address,
             is_told_out,
+            out_since,
+            asks_next: Time::default(),
             former,
             tried,
             stops_until,
@@ -99,17 +117,26 @@ impl GroupMember {
         self.address = address;
     }
 
-    /// Why its process ends, if it does: it was taken out of its group, or asked to stop.
-    pub(crate) fn end(&self, now: Time) -> Option<&'static str> {
+    /// Why its process ends, if it does: it was taken out of its group, or asked to stop. Within
+    /// `silence` everyone asks it who takes it for the one in charge.
+    pub(crate) fn end(&mut self, now: Time, silence: Duration) -> Option<&'static str> {
         let me = self.hello.server;
-        if self.is_told_out || self.consensus.members().get(me).is_none() {
-            return Some(TAKEN_OUT);
+        if self.is_out() {
+            let since = *self.out_since.get_or_insert(now);
+            let is_over = self.is_told_out && now >= since + SENDS_ON_FOR.max(silence);
+            return (is_over || self.stops_until.is_some()).then_some(TAKEN_OUT);
         }
+        self.out_since = None;
         // GM3
         let until = self.stops_until?;
         let other = self.consensus.primary().is_some_and(|primary| primary != me);
         let may_stop = self.consensus.is_alone() || other || now >= until;
         may_stop.then_some(STOPPED)
+    }
+
+    /// Whether it is a member no more (GM2).
+    fn is_out(&self) -> bool {
+        self.is_told_out || self.consensus.members().get(self.hello.server).is_none()
     }
 
     /// It is asked to stop (GM3).
@@ -202,7 +229,10 @@ impl GroupMember {
         match result {
             Ok(Answer { response: Response::ConsensusMessages(answer), .. }) => {
                 // GM2
-                self.is_told_out |= answer.out_as_of > self.consensus.members().as_of;
+                let members = self.consensus.members();
+                self.is_told_out |= answer.out_as_of > members.as_of
+                    || answer.out_as_of == members.as_of
+                        && members.get(self.hello.server).is_none();
                 Ok(())
             }
             _ => self.consensus.unreachable(member),
@@ -227,7 +257,7 @@ impl GroupMember {
         now: Now,
         role: &Role,
         mut fresh: impl FnMut() -> EffectId,
-    ) -> Vec<Effect<LogJob>> {
+    ) -> Result<Vec<Effect<LogJob>>, ConsensusError> {
         let mut effects: Vec<Effect<LogJob>> = match role {
             Role::Shadow(state) => replies(self.shadow.over(now, state)).collect(),
             // What chunkservers told it as a shadow is forgotten, and told the primary anew.
@@ -235,14 +265,20 @@ impl GroupMember {
         };
         let other = self.consensus.primary().filter(|primary| *primary != self.hello.server);
         self.former = other.or(self.former);
-        if let Some((to, answer)) = self.changes.end(&self.consensus) {
+        if let Some((to, ended)) = self.changes.end(&self.consensus) {
+            let answer = match ended {
+                EndedStep::Answered(answer) => answer,
+                EndedStep::HandsOver(going) => Err(self.send_to_next(&going)?),
+            };
             effects.push(Effect::Reply { to, answer, payload: Payload::default() });
         }
-        // Nobody else needs one that is alone.
-        if !self.consensus.is_alone() && !self.link.has_tick() {
+        // Nobody else needs one that is alone; who is left alone may not be in charge yet.
+        let rests = self.consensus.is_alone() && self.consensus.leads().is_some();
+        if !rests && !self.link.has_tick() {
             effects.push(self.link.set_tick(now.time, fresh()));
         }
-        let messages = self.consensus.messages();
+        let mut messages = self.consensus.messages();
+        messages.extend(self.questions(now.time));
         if !messages.is_empty() {
             let (state, term) = (role.state(), self.consensus.term());
             let is_sure = matches!(role, Role::Primary(_))
@@ -251,7 +287,33 @@ impl GroupMember {
             let members = self.consensus.members();
             effects.extend(self.link.send((now, applied), messages, members, fresh));
         }
-        effects
+        Ok(effects)
+    }
+
+    /// Who is out, or never votes and hears nobody, asks the others, whom its words mean nothing
+    /// to, and who tell it whether it is one of them (GM2).
+    fn questions(&mut self, now: Time) -> Vec<ConsensusMessage> {
+        let (me, members) = (self.hello.server, self.consensus.members());
+        let others = members.all.iter().filter(|it| it.id != me);
+        let may_be_out = match members.get(me).map(|it| it.standing) {
+            None => true,
+            Some(MemberStanding::Learner) => {
+                let heard = others.clone().filter_map(|it| self.consensus.heard(it.id)).max();
+                heard.is_none_or(|at| now >= at + UNHEARD_MAX)
+            }
+            // It stands for election, and is told.
+            Some(_) => false,
+        };
+        if !may_be_out || now < self.asks_next {
+            return Vec::new();
+        }
+        self.asks_next = now + ASKS_EVERY;
+        let (kind, term) = (ConsensusKind::HeartbeatAnswer, self.consensus.term());
+        let question = |to: ServerId| {
+            let (from, empty) = (me, ConsensusMessage::default());
+            ConsensusMessage { kind, from, to, term, ..empty }
+        };
+        others.map(|it| question(it.id)).collect()
     }
 
     /// A call to another member; none where it is no member.
@@ -278,7 +340,10 @@ impl GroupMember {
             Role::Primary(_) => None,
         };
         let answer = match request {
-            Request::ConsensusMessages(them) => Ok(self.hear(now.time, them)?),
+            Request::ConsensusMessages(them) => {
+                let here = role.state().applied();
+                Ok(self.hear((now.time, here), them)?)
+            }
             Request::TellShadow(tell) => self.shadow.told(now, shadow_state, &tell),
             Request::AskShadow(ask) => {
                 let asked = (self.callers.who(from), from, &ask);
@@ -311,7 +376,11 @@ impl GroupMember {
     }
 
     /// Another member speaks.
-    fn hear(&mut self, now: Time, them: ConsensusMessages) -> Result<Response, ConsensusError> {
+    fn hear(
+        &mut self,
+        (now, here): (Time, LogIndex),
+        them: ConsensusMessages,
+    ) -> Result<Response, ConsensusError> {
         if let Some(from) = them.messages.first().map(|message| message.from)
             && self.consensus.members().get(from).is_some()
         {
@@ -320,7 +389,9 @@ impl GroupMember {
         let members = self.consensus.members();
         // GM2
         let is_out = them.messages.iter().any(|it| members.get(it.from).is_none());
-        let out_as_of = if is_out { members.as_of } else { LogIndex::default() };
+        // Nobody ends for a step that this disk may forget (MS3).
+        let is_told = is_out && self.consensus.remembers_members();
+        let out_as_of = if is_told { members.as_of } else { LogIndex::default() };
         for message in them.messages {
             match self.consensus.receive(now, message) {
                 // What no member sends changes nothing.
@@ -331,14 +402,16 @@ impl GroupMember {
         // A stamp of an earlier life of this machine may lie ahead.
         let is_echo = them.echo > 0 && them.echo <= now.as_nanos();
         if is_echo && them.term == self.consensus.term() && them.applied > LogIndex::default() {
-            self.shadow.primary_applied(Time::from_nanos(them.echo), them.applied);
+            self.shadow.primary_applied((Time::from_nanos(them.echo), them.applied), here);
         }
         Ok(Response::ConsensusMessages(ConsensusMessagesAnswer { out_as_of }))
     }
 
     /// The address of who is in charge, as far as this member knows.
     fn primary_address(&self) -> Option<Address> {
-        let primary = self.consensus.primary().filter(|id| *id != self.hello.server)?;
+        let primary = self.consensus.primary().filter(|id| *id != self.hello.server);
+        // Nobody tells one who is out of a later one.
+        let primary = primary.or(self.former.filter(|_| self.is_out()))?;
         Some(self.consensus.members().get(primary)?.address.clone())
     }
 

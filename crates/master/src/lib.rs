@@ -8,6 +8,7 @@
 //! Start: lock, identity, newest good checkpoint, the log since then; then a new term, or in a
 //! group of several whatever the others say.
 
+mod backlog;
 mod backups;
 mod busiest;
 mod checkpoint_fetch;

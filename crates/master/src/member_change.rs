@@ -5,7 +5,7 @@
 //!                          └─ refused                                              └─► answer
 //! ```
 //! - MC1: one step at a time, and none that leaves another number of voters than one, three or
-//!   five.
+//!   five; but for a moment where the only voter is exchanged (MC6).
 //! - MC2: nobody votes who lacks more than a little of the log, and no step is begun while fewer
 //!   than a majority of who will vote can be heard: it might never end.
 //! - MC3: the primary does not take itself out: it hands over to one who stays, and the next one is
@@ -13,6 +13,10 @@
 //! - MC4: one that was alone has told nobody where it is: that goes with the first step.
 //! - MC5: who was taken in and started anew before it was told of its group is another (R25), at
 //!   the same address: who it was never had anything, and goes with the step that takes it in.
+//! - MC6: the only voter is taken out in two steps: with it votes who comes in its place, it hands
+//!   over, and who asked asks the next one, which takes it out. A step to another group is ended by
+//!   whoever is in charge; where the old group and the new one have nobody in common, neither could
+//!   end it without the other.
 
 use cairn_consensus::{Consensus, TICK};
 use cairn_env::Caller;
@@ -36,7 +40,25 @@ const UNHEARD_MAX: Duration = TICK.saturating_mul(12);
 /// Who waits for a step to end.
 #[derive(Debug, Default)]
 pub(crate) struct MemberChanges {
-    waits: Option<(Caller, LogIndex, Term)>,
+    waits: Option<StepOnItsWay>,
+}
+
+/// A step that was proposed, and who waits for it.
+#[derive(Clone, Debug)]
+struct StepOnItsWay {
+    from: Caller,
+    index: LogIndex,
+    term: Term,
+    /// The next primary has to go on, and these are to go (MC6).
+    rest_goes: Vec<ServerId>,
+}
+
+/// What becomes of a step that has ended, or whose end this member will not see.
+#[derive(Debug)]
+pub(crate) enum EndedStep {
+    Answered(Result<Response, Failure>),
+    /// Another primary goes on, who is none of these (MC6).
+    HandsOver(Vec<ServerId>),
 }
 
 /// What becomes of a person's wish.
@@ -65,7 +87,7 @@ impl MemberChanges {
             let line = "the members are changing already; try again in a moment";
             return BegunStep::Answered(Err(Failure::not_done(ErrorCode::Busy, line)));
         }
-        let change = match allowed(now, asked, consensus, address) {
+        let mut change = match allowed(now, asked, consensus, address) {
             Ok(change) => change,
             Err(refusal) => return BegunStep::Answered(Err(refusal)),
         };
@@ -76,8 +98,14 @@ impl MemberChanges {
         }
         let going = change.changes.iter().filter(|it| it.goes).map(|it| it.member.id);
         let going: Vec<ServerId> = going.collect();
+        let mut rest_goes = Vec::new();
         if going.contains(&me) {
-            return BegunStep::HandsOver(going);
+            if consensus.members().voters_to_be() != [me] {
+                return BegunStep::HandsOver(going);
+            }
+            // MC6
+            change.changes.retain(|it| !it.goes);
+            rest_goes = going;
         }
         let index = match consensus.change_members(&change) {
             Ok(index) => index,
@@ -87,27 +115,29 @@ impl MemberChanges {
                 return BegunStep::Answered(Err(Failure::refused(ErrorCode::Invalid, line)));
             }
         };
-        self.waits = Some((from, index, term));
+        self.waits = Some(StepOnItsWay { from, index, term, rest_goes });
         BegunStep::Waits
     }
 
-    /// The answer of a step that has ended, or whose end this member will not see.
-    pub(crate) fn end(
-        &mut self,
-        consensus: &Consensus,
-    ) -> Option<(Caller, Result<Response, Failure>)> {
-        let (to, index, term) = self.waits?;
-        let members = consensus.members();
-        let answer = if consensus.leads().map(|(term, _)| term) != Some(term) {
+    /// What a step has come to whose end this member has seen, or will not see; and who waits.
+    pub(crate) fn end(&mut self, consensus: &Consensus) -> Option<(Caller, EndedStep)> {
+        let StepOnItsWay { from, index, term, .. } = self.waits.as_ref()?;
+        let (to, members) = (*from, consensus.members());
+        let is_here = members.as_of >= *index && !consensus.is_changing();
+        if consensus.leads().map(|(term, _)| term) != Some(*term) {
+            self.waits = None;
             let line = "another master is in charge now; 'cairn masters' shows the members";
-            Err(Failure::unknown(ErrorCode::NotPrimaryMaster, line))
-        } else if members.as_of >= index && !consensus.is_changing() {
-            Ok(Response::ChangeMasters(ChangeMastersAnswer { members: members.clone() }))
-        } else {
-            return None;
-        };
-        self.waits = None;
-        Some((to, answer))
+            let failure = Failure::unknown(ErrorCode::NotPrimaryMaster, line);
+            return Some((to, EndedStep::Answered(Err(failure))));
+        }
+        let step = self.waits.take_if(|_| is_here)?;
+        let answer = ChangeMastersAnswer { members: members.clone() };
+        Some(match step.rest_goes {
+            going if going.is_empty() => {
+                (to, EndedStep::Answered(Ok(Response::ChangeMasters(answer))))
+            }
+            going => (to, EndedStep::HandsOver(going)),
+        })
     }
 }
 
@@ -241,7 +271,7 @@ fn may_vote(now: Time, consensus: &Consensus, voters: &[ServerId]) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::{BegunStep, MemberChanges};
+    use super::{BegunStep, EndedStep, MemberChanges};
     use cairn_consensus::{Beginning, Consensus};
     use cairn_env::Caller;
     use cairn_protocol::{ChangeMasters, ErrorCode, Failure, Response};
@@ -286,8 +316,11 @@ mod tests {
         settle(&mut consensus);
         let refused = refusal(begin(&mut changes, &mut consensus, learner(3)));
         assert_eq!(refused.code, ErrorCode::Busy);
-        let (_, answer) = changes.end(&consensus).expect("the first step is over");
-        assert!(matches!(answer, Ok(Response::ChangeMasters(it)) if it.members.all.len() == 2));
+        let (_, ended) = changes.end(&consensus).expect("the first step is over");
+        let EndedStep::Answered(Ok(Response::ChangeMasters(answer))) = ended else {
+            panic!("{ended:?}")
+        };
+        assert_eq!(answer.members.all.len(), 2);
         assert!(matches!(begin(&mut changes, &mut consensus, learner(3)), BegunStep::Waits));
     }
 

@@ -36,7 +36,9 @@ struct Freshness {
 }
 
 impl Freshness {
-    fn heard(&mut self, since: Time, applied: LogIndex) {
+    fn heard(&mut self, (since, applied): (Time, LogIndex), here: LogIndex) {
+        // Nobody may ask for hours: what has been caught up with makes room for later words.
+        self.catch_up(here);
         // `Time::since` is zero for what lies ahead: an older word says nothing new.
         let is_soon = |(last, _): &(Time, LogIndex)| since.since(*last) < NOTED_EVERY;
         if self.heard.len() < NOTED_MAX && !self.heard.back().is_some_and(is_soon) {
@@ -44,11 +46,15 @@ impl Freshness {
         }
     }
 
-    fn behind(&mut self, now: Time, applied: LogIndex) -> Option<Duration> {
-        while let Some((heard, _)) = self.heard.pop_front_if(|(_, index)| *index <= applied) {
+    fn behind(&mut self, now: Time, here: LogIndex) -> Option<Duration> {
+        self.catch_up(here);
+        self.current.map(|current| now.since(current))
+    }
+
+    fn catch_up(&mut self, here: LogIndex) {
+        while let Some((heard, _)) = self.heard.pop_front_if(|(_, index)| *index <= here) {
             self.current = self.current.max(Some(heard));
         }
-        self.current.map(|current| now.since(current))
     }
 }
 
@@ -109,9 +115,10 @@ impl Shadow {
         Response::AskShadow(AskShadowAnswer { word: word.into(), applied, behind_ms })
     }
 
-    /// Who is in charge says how much it has applied, having heard what was sent here then.
-    pub(crate) fn primary_applied(&mut self, since: Time, applied: LogIndex) {
-        self.freshness.heard(since, applied);
+    /// Who is in charge says how much it has applied, having heard what was sent here then; as much
+    /// as `here` is applied by this member.
+    pub(crate) fn primary_applied(&mut self, word: (Time, LogIndex), here: LogIndex) {
+        self.freshness.heard(word, here);
     }
 
     fn core(&mut self, now: Now, state: &State) -> Result<&mut ShadowCore, Failure> {
@@ -168,8 +175,9 @@ mod tests {
     fn it_is_as_far_behind_as_the_last_word_of_a_primary_that_it_has_caught_up_with() {
         let mut freshness = Freshness::default();
         assert_eq!(freshness.behind(at(50), index(9)), None, "no primary was heard of");
-        freshness.heard(at(100), index(9));
-        freshness.heard(at(200), index(12));
+        let before = index(8);
+        freshness.heard((at(100), index(9)), before);
+        freshness.heard((at(200), index(12)), before);
         let behind = |freshness: &mut Freshness, now, applied| {
             freshness.behind(at(now), index(applied)).map(|it| it.as_millis())
         };
@@ -178,10 +186,21 @@ mod tests {
         assert_eq!(behind(&mut freshness, 230, 12), Some(30));
         assert_eq!(behind(&mut freshness, 5_230, 12), Some(5_030), "the primary is gone");
         for word in 0..10 * NOTED_MAX as u64 {
-            freshness.heard(at(6_000 + 20 * word), index(100));
+            freshness.heard((at(6_000 + 20 * word), index(100)), index(99));
         }
         assert_eq!(freshness.heard.len(), NOTED_MAX);
         assert_eq!(behind(&mut freshness, 100_000, 99), Some(99_800));
+    }
+
+    #[test]
+    fn whom_nobody_asked_for_long_is_as_fresh_as_the_last_word_that_it_heard() {
+        let mut freshness = Freshness::default();
+        let words = 10 * NOTED_MAX as u64;
+        for word in 1..=words {
+            freshness.heard((at(20 * word), index(word)), index(word));
+        }
+        let behind = freshness.behind(at(20 * words + 7), index(words));
+        assert_eq!(behind, Some(Duration::from_millis(7)));
     }
 
     #[test]

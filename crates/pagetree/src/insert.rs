@@ -53,7 +53,7 @@ impl Tree {
             let old = std::mem::replace(root, InnerPage::empty());
             root.level = old.level + 1;
             root.children.push(ChildPage::Inner(Arc::new(old)));
-            insert.split_inner(root, 0);
+            split_inner(root, 0, insert.key);
         }
         if added {
             // A new value for an old key says nothing about where the next key comes.
@@ -81,7 +81,7 @@ impl Insert<'_> {
         let below = inner.children[index].inner_mut(level, self.source)?;
         let added = self.insert_below(below)?;
         if below.children.len() > CHILD_COUNT_MAX {
-            self.split_inner(inner, index);
+            split_inner(inner, index, self.key);
         }
         Ok(added)
     }
@@ -123,93 +123,107 @@ impl Insert<'_> {
     fn spill(&self, inner: &mut InnerPage, index: usize, entries: EntryList, at: usize) {
         let is_last = |at: usize| crc32c(entries.key(at)) == self.last_inserted;
         if (at > 0 && is_last(at - 1)) || (at + 1 < entries.count() && is_last(at + 1)) {
-            self.split_behind(inner, index, entries, at);
+            split_behind(inner, index, (entries, at), self.source);
             return;
         }
         let size = inner.children[index].leaf_size() + self.key.len() + self.value.len();
-        let Some((range, entries, size)) = self.with_sibling(inner, index, &entries, size) else {
-            let runs = entries.to_runs(0..entries.count(), (2, size / 2), LEAF_SIZE_MAX);
-            replace_leaves(inner, index..index + 1, &entries, runs);
-            return;
-        };
-        let pages = if size <= SHARE_SIZE_MAX { 2 } else { 3 };
-        let runs = entries.to_runs(0..entries.count(), (pages, size / pages), LEAF_SIZE_MAX);
-        replace_leaves(inner, range, &entries, runs);
+        spread(inner, index, (entries, size), self.source);
     }
+}
 
-    /// Parts a leaf behind the new entry: the next ones will come there, or just before it.
-    fn split_behind(&self, inner: &mut InnerPage, index: usize, mut entries: EntryList, at: usize) {
-        let cut = if at + 1 == entries.count() { at } else { at + 1 };
-        let mut runs = entries.to_full_runs(0..cut);
-        // Taken out and put in again, entries may need a few bytes more.
-        runs.truncate(1);
-        let cut = runs[0].1;
-        let mut range = index..index + 1;
-        let rest: usize = (cut..entries.count())
-            .map(|index| entries.get(index))
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
-        let next = inner.children.get(index + 1);
-        if let Some(next) = next.filter(|next| next.leaf_size() + rest <= MERGED_SIZE_MAX)
-            && let Ok(run) = next.leaf_to_copy(self.source)
-            && entries.append_run(run).is_some()
-        {
-            range.end += 1;
-        }
-        runs.extend(entries.to_full_runs(cut..entries.count()));
-        replace_leaves(inner, range, &entries, runs);
+/// Parts a leaf behind the new entry: the next ones will come there, or just before it.
+pub(crate) fn split_behind(
+    inner: &mut InnerPage,
+    index: usize,
+    (mut entries, at): (EntryList, usize),
+    source: Option<&PageSource>,
+) {
+    let cut = if at + 1 == entries.count() { at } else { at + 1 };
+    let mut runs = entries.to_full_runs(0..cut);
+    // Taken out and put in again, entries may need a few bytes more.
+    runs.truncate(1);
+    let cut = runs[0].1;
+    let mut range = index..index + 1;
+    let rest: usize = (cut..entries.count())
+        .map(|index| entries.get(index))
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    let next = inner.children.get(index + 1);
+    if let Some(next) = next.filter(|next| next.leaf_size() + rest <= MERGED_SIZE_MAX)
+        && let Ok(run) = next.leaf_to_copy(source)
+        && entries.append_run(run).is_some()
+    {
+        range.end += 1;
     }
+    runs.extend(entries.to_full_runs(cut..entries.count()));
+    replace_leaves(inner, range, &entries, runs);
+}
 
-    /// A leaf's entries with those of the smaller sibling, which leaves these are, and about how
-    /// many bytes. A sibling that cannot be read is left alone.
-    fn with_sibling(
-        &self,
-        inner: &InnerPage,
-        index: usize,
-        entries: &EntryList,
-        size: usize,
-    ) -> Option<(Range<usize>, EntryList, usize)> {
-        let left = index.checked_sub(1);
-        let siblings = left.into_iter().chain([index + 1]);
-        let (sibling_size, sibling) = siblings
-            .filter_map(|sibling| Some((inner.children.get(sibling)?.leaf_size(), sibling)))
-            .filter(|(size, _)| *size <= LEAF_SIZE_MAX)
-            .min()?;
-        let run = inner.children[sibling].leaf_to_copy(self.source).ok()?;
-        let mut all = EntryList::default();
-        all.append_run(run)?;
-        let place = if sibling < index { all.count() } else { 0 };
-        all.splice(place..place, entries);
-        let first = sibling.min(index);
-        Some((first..first + 2, all, size + sibling_size))
-    }
+/// Spreads the entries of a leaf, about so many bytes, too many for one, over leaves there.
+pub(crate) fn spread(
+    inner: &mut InnerPage,
+    index: usize,
+    (entries, size): (EntryList, usize),
+    source: Option<&PageSource>,
+) {
+    let Some((range, entries, size)) = with_sibling(inner, index, (&entries, size), source) else {
+        let runs = entries.to_runs(0..entries.count(), (2, size / 2), LEAF_SIZE_MAX);
+        replace_leaves(inner, index..index + 1, &entries, runs);
+        return;
+    };
+    let pages = if size <= SHARE_SIZE_MAX { 2 } else { 3 };
+    let runs = entries.to_runs(0..entries.count(), (pages, size / pages), LEAF_SIZE_MAX);
+    replace_leaves(inner, range, &entries, runs);
+}
 
-    /// Parts an inner page that has a child too many.
-    fn split_inner(&self, parent: &mut InnerPage, index: usize) {
-        let ChildPage::Inner(inner) = &mut parent.children[index] else {
-            unreachable!("it was just changed")
-        };
-        let inner = InnerPage::make_mut(inner);
-        let count = inner.children.len();
-        // Ascending inserts come to the end: leave the page full.
-        let at_end = inner.index_of(self.key) + 2 >= count;
-        let cut = if at_end { count - 2 } else { count / 2 };
-        let separators = inner.separator_list();
-        let mut between = EntryList::default();
-        between.push(separators.key(cut - 1), &[]);
-        let mut left: Vec<ChildPage> = inner.children.drain(..).collect();
-        let right = left.split_off(cut);
-        left.shrink_to_fit();
-        let pages = [
-            (separators.range_to_run(0..cut - 1), left),
-            (separators.range_to_run(cut..count - 1), right),
-        ];
-        let level = inner.level;
-        let pages = pages.into_iter().map(|(separators, children)| {
-            ChildPage::Inner(Arc::new(InnerPage::new(level, separators, children)))
-        });
-        parent.replace(index..index + 1, pages.collect(), &between);
-    }
+/// A leaf's entries with those of the smaller sibling, which leaves these are, and about how
+/// many bytes. A sibling that cannot be read is left alone.
+fn with_sibling(
+    inner: &InnerPage,
+    index: usize,
+    (entries, size): (&EntryList, usize),
+    source: Option<&PageSource>,
+) -> Option<(Range<usize>, EntryList, usize)> {
+    let left = index.checked_sub(1);
+    let siblings = left.into_iter().chain([index + 1]);
+    let (sibling_size, sibling) = siblings
+        .filter_map(|sibling| Some((inner.children.get(sibling)?.leaf_size(), sibling)))
+        .filter(|(size, _)| *size <= LEAF_SIZE_MAX)
+        .min()?;
+    let run = inner.children[sibling].leaf_to_copy(source).ok()?;
+    let mut all = EntryList::default();
+    all.append_run(run)?;
+    let place = if sibling < index { all.count() } else { 0 };
+    all.splice(place..place, entries);
+    let first = sibling.min(index);
+    Some((first..first + 2, all, size + sibling_size))
+}
+
+/// Parts an inner page that has children too many, `key` being the last that was inserted there.
+pub(crate) fn split_inner(parent: &mut InnerPage, index: usize, key: &[u8]) {
+    let ChildPage::Inner(inner) = &mut parent.children[index] else {
+        unreachable!("it was just changed")
+    };
+    let inner = InnerPage::make_mut(inner);
+    let count = inner.children.len();
+    // Ascending inserts come to the end: leave the page full.
+    let at_end = inner.index_of(key) + 2 >= count;
+    let cut = if at_end { (count - 2).min(CHILD_COUNT_MAX) } else { count / 2 };
+    let separators = inner.separator_list();
+    let mut between = EntryList::default();
+    between.push(separators.key(cut - 1), &[]);
+    let mut left: Vec<ChildPage> = inner.children.drain(..).collect();
+    let right = left.split_off(cut);
+    left.shrink_to_fit();
+    let pages = [
+        (separators.range_to_run(0..cut - 1), left),
+        (separators.range_to_run(cut..count - 1), right),
+    ];
+    let level = inner.level;
+    let pages = pages.into_iter().map(|(separators, children)| {
+        ChildPage::Inner(Arc::new(InnerPage::new(level, separators, children)))
+    });
+    parent.replace(index..index + 1, pages.collect(), &between);
 }
 
 /// Puts runs, each with the index after its last entry, in the place of leaves.

@@ -18,6 +18,7 @@ mod entries;
 mod finger;
 mod inner_page;
 mod insert;
+mod insert_sorted;
 mod limits;
 mod multi_get;
 mod node;

@@ -21,6 +21,14 @@ enum Operation {
         count: u16,
         step: i8,
     },
+    /// Ascending names, handed over together.
+    InsertSorted {
+        directory: u8,
+        first: u16,
+        count: u16,
+        step: u16,
+        sizes: Vec<u16>,
+    },
     Remove(Index),
     RemoveMany {
         first: Index,
@@ -73,6 +81,10 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => (0u8..4, any::<u16>(), 1u16..600, -3i8..4).prop_map(|(directory, first, count, step)| {
             Operation::InsertMany { directory, first, count, step }
         }),
+        6 => (0u8..4, any::<u16>(), 1u16..600, 1u16..9, prop::collection::vec(0u16..900, 1..6))
+            .prop_map(|(directory, first, count, step, sizes)| {
+                Operation::InsertSorted { directory, first, count, step, sizes }
+            }),
         10 => any::<Index>().prop_map(Operation::Remove),
         3 => (any::<Index>(), 1usize..800)
             .prop_map(|(first, count)| Operation::RemoveMany { first, count }),
@@ -131,6 +143,24 @@ impl World {
                         .wrapping_add_signed(i16::from(step).wrapping_mul(index.cast_signed()));
                     self.insert(name(directory, number), index.to_le_bytes().to_vec());
                 }
+            }
+            Operation::InsertSorted { directory, first, count, step, sizes } => {
+                // Mostly small ones, as names and records are.
+                let size = |at: usize| match at % 37 {
+                    0 => usize::from(sizes[at / 37 % sizes.len()]),
+                    _ => usize::from(sizes[0]) % 24,
+                };
+                let numbers = (0..count).map_while(|index| first.checked_add(index * step));
+                let entries: Vec<_> = numbers
+                    .enumerate()
+                    .map(|(at, number)| (name(directory, number), vec![b'v'; size(at)]))
+                    .collect();
+                let added = self.tree.insert_sorted(&entries).unwrap();
+                let mut new = 0;
+                for (key, value) in entries {
+                    new += u64::from(self.model.insert(key, value).is_none());
+                }
+                assert_eq!(added, new);
             }
             Operation::Remove(at) => {
                 let key = self.model.keys().nth(at.index(self.model.len() + 1)).cloned();

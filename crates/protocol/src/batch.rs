@@ -240,7 +240,6 @@ mod tests {
                 Attributes { owner: u32::MAX, group: u32::MAX, mode: u32::MAX }.into(),
             ),
             layout: Layout::Stream,
-            commit_replicas: u32::MAX,
         };
         let made = BatchResult::Create(CreateAnswer { entry, created: true });
         assert!(made.to_bytes().len() < RESULT_SIZE_MAX);

@@ -14,7 +14,8 @@ cairn_types::code! {
         Rest = 2,
         /// Every live server has a replica already: another server is needed.
         NoServer = 3,
-        /// No good replica is left to copy from.
+        /// No good replica is left to copy from, or none that others could join before a person
+        /// decides (R28).
         NoSource = 4,
     }
 }

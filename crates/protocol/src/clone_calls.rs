@@ -1,5 +1,6 @@
 //! Copying a chunk to a server that has no replica of it (R30): ordered by the master, done by the
-//! receiver with `Fetch`. And copying one on its own server, to be another chunk (R32).
+//! receiver with `Fetch`. And copying one on its own server, to be another chunk (R32), or making
+//! one of ranges of several (R45).
 //!
 //! ```text
 //!   master ──CloneChunk──► receiver ──Fetch──► source        mutations go on
@@ -7,7 +8,7 @@
 //!   master ──Raise { adopt }──► receiver        it is a replica from here on
 //! ```
 
-use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, SerialNumber, ServerId, Term};
+use cairn_types::{ChunkHandle, ChunkVersion, Crc32c, ReplicaAt, SerialNumber, ServerId, Term};
 
 cairn_types::message! {
     /// Orders a copy of a chunk under a temporary name, in no inventory (R30). Asked again, it goes
@@ -73,6 +74,57 @@ cairn_types::message! {
         1 => serial: SerialNumber,
         2 => length: u64,
         3 => mutated_version: ChunkVersion,
+    }
+}
+
+/// The most ranges of one [`AssembleChunk`].
+pub const ASSEMBLED_RANGES_MAX: usize = 4096;
+
+cairn_types::message! {
+    /// A chunk of which ranges are taken, and who has good replicas of it.
+    pub struct AssembledSource {
+        1 => handle: ChunkHandle,
+        /// At which they stand; nobody mutates it: it is closed.
+        2 => version: ChunkVersion,
+        3 => replicas: Vec<ReplicaAt>,
+    }
+}
+cairn_types::message! {
+    /// A range of one of the sources, which is named by its index.
+    #[derive(Copy)]
+    pub struct AssembledRange { 1 => source: u32, 2 => offset: u64, 3 => size: u64 }
+}
+cairn_types::message! {
+    /// Orders a chunk that is made of ranges of others, in their order (R45): of this server's own
+    /// replicas where it has them, else of what others give. It is no replica before a raise adopts
+    /// it.
+    pub struct AssembleChunk {
+        1 => term: Term,
+        /// Who is to make it.
+        2 => server: ServerId,
+        /// What it is called.
+        3 => handle: ChunkHandle,
+        /// Under which it counts as written.
+        4 => mutated_version: ChunkVersion,
+        5 => sources: Vec<AssembledSource>,
+        6 => ranges: Vec<AssembledRange>,
+        /// Bytes a second that all of these of this server together may move; zero: as fast as it
+        /// goes.
+        7 => rate: u64,
+        /// For so long it is kept once it is finished.
+        8 => keep_ms: u64,
+    }
+}
+cairn_types::message! {
+    /// It is on disk.
+    #[derive(Copy)]
+    pub struct AssembleChunkAnswer {
+        1 => length: u64,
+        /// Of the checksums of all its blocks: others that are made of the same ranges have the
+        /// same.
+        2 => checksum: Crc32c,
+        /// Bytes of it that others gave.
+        3 => fetched: u64,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Jobs: work of the cell that takes a while and that a person may ask about (design §9).
 //!
-//! An id is a text that says what it is of (`repair`, `balance`, `drain-…`): it is the same after
-//! a restart of the master.
+//! An id is a text that says what it is of (`repair`, `balance`, `settle`, `drain-…`): it is the
+//! same after a restart of the master.
 
 use cairn_types::{ServerId, WallTime};
 
@@ -22,6 +22,8 @@ cairn_types::code! {
         Balance = 5,
         /// Brings what exists to what a policy says.
         Policy = 6,
+        /// Puts small pieces of streams together.
+        Settle = 7,
     }
 }
 cairn_types::code! {

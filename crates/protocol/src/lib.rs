@@ -63,6 +63,7 @@ pub use check_calls::{
 };
 pub use chunk_counts::{CellNow, ChunkCounts, WaitReason, WaitingCount};
 pub use clone_calls::{
+    ASSEMBLED_RANGES_MAX, AssembleChunk, AssembleChunkAnswer, AssembledRange, AssembledSource,
     CloneChunk, CloneChunkAnswer, CloneProgress, CopyChunk, CopyChunkAnswer, DropClone,
     DropCloneAnswer,
 };

@@ -384,6 +384,8 @@ cairn_types::message! {
         50 => traffic: TrafficRates,
         51 => scrub: ScrubProgress,
         45 => duty: ServerDuty,
+        /// Of its disks none has room for another chunk: it takes no new ones.
+        52 => full: bool,
     }
 }
 /// The most chunkservers that a cell may have: all of them fit one answer.

@@ -32,6 +32,7 @@ use crate::{
     WaitLength, WaitLengthAnswer,
 };
 use crate::{AskShadow, AskShadowAnswer, TellShadow, TellShadowAnswer};
+use crate::{AssembleChunk, AssembleChunkAnswer};
 use crate::{BackUp, BackUpAnswer, ReadBackup, ReadBackupAnswer};
 use crate::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain, UndrainAnswer};
 use crate::{Busiest, BusiestAnswer};
@@ -364,6 +365,7 @@ rpcs! {
         64 => CloneChunk -> CloneChunkAnswer,
         65 => DropClone -> DropCloneAnswer,
         66 => CopyChunk -> CopyChunkAnswer,
+        67 => AssembleChunk -> AssembleChunkAnswer,
     }
     /// What a member of the group of masters asks of another.
     MasterToMaster {

@@ -8,6 +8,8 @@ cairn_types::message! {
         1 => clone_rate: Option<u64>,
         2 => clones_per_server: Option<u32>,
         3 => clones_per_cell: Option<u32>,
+        4 => settle_rate: Option<u64>,
+        5 => settle_after_ms: Option<u64>,
     }
 }
 cairn_types::message! {

@@ -241,9 +241,13 @@ cairn_types::message! {
         2 => extents: Vec<StreamExtent>,
         3 => chunks: Vec<ChunkLocations>,
         4 => log: LogIndex,
+        /// Up to there it is settled: it stands in few extents, and they stay (R45).
+        5 => settled: u64,
+        /// What is behind that is looked at, and settled in idle time.
+        6 => settles: bool,
         /// How many ranges of the file were ever replaced: extents of another count are not to be
         /// mixed with these (R46).
-        5 => replaced: RecordNumber,
+        7 => replaced: RecordNumber,
     }
 }
 cairn_types::message! {

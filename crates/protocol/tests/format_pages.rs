@@ -182,6 +182,8 @@ fn messages_within_others() -> String {
 /// The same, of streams.
 fn messages_of_streams() -> String {
     [
+        protocol::AssembledRange::proto_text(),
+        protocol::AssembledSource::proto_text(),
         protocol::Bundle::proto_text(),
         protocol::BundleAnswer::proto_text(),
         protocol::BundleHolder::proto_text(),

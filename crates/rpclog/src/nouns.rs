@@ -212,6 +212,10 @@ impl Nouns {
             MasterToChunkserver::CopyChunk(it) => {
                 Self { copy: Some(it.copy), ..Self::of_chunk(it.handle, it.version) }
             }
+            MasterToChunkserver::AssembleChunk(it) => {
+                let entries = Some(it.ranges.len() as u64);
+                Self { entries, ..Self::of_handle(it.handle) }
+            }
         }
     }
 
@@ -262,9 +266,10 @@ pub(crate) fn asked_of_shadow(question: &ShadowQuestion) -> Request {
 mod tests {
     use super::Nouns;
     use cairn_protocol::{
-        Batch, BatchEntry, Bundle, CheckReplica, CommitBundles, CopyChunk, DropClone, Explain,
-        ForgetProducer, GetPolicy, GetQuota, LetGoOfLost, OpenProducer, Probe, Recover, Request,
-        SecondaryFailed, SetAttributes, SetPolicy, SetQuota, Snapshot, Stat, WaitLength,
+        AssembleChunk, Batch, BatchEntry, Bundle, CheckReplica, CommitBundles, CopyChunk,
+        DropClone, Explain, ForgetProducer, GetPolicy, GetQuota, LetGoOfLost, OpenProducer, Probe,
+        Recover, Request, SecondaryFailed, SetAttributes, SetPolicy, SetQuota, Snapshot, Stat,
+        WaitLength,
     };
     use cairn_types::{CellPath, ChunkHandle, EntryId, MutationName, MutationNumber, SessionId};
 
@@ -276,7 +281,8 @@ mod tests {
 
     #[test]
     fn every_request_about_a_chunk_is_found_by_its_handle() {
-        let requests: [Request; 9] = [
+        let requests: [Request; 10] = [
+            AssembleChunk { handle: HANDLE, ..AssembleChunk::default() }.into(),
             CopyChunk { handle: HANDLE, ..CopyChunk::default() }.into(),
             CopyChunk { copy: HANDLE, ..CopyChunk::default() }.into(),
             Probe { handle: HANDLE, ..Probe::default() }.into(),

@@ -94,6 +94,10 @@ impl GroupFaults {
                 sim.reach("member that never votes to be taken out");
                 wanted.learners.remove(&learner);
             }
+            (2, Some(spare), _) if voters.len() == 1 => {
+                sim.reach("only master to be replaced");
+                wanted.voters = [spare].into();
+            }
             (_, Some(spare), _) if voters.len() == 3 => {
                 sim.reach("master to be replaced");
                 wanted.voters.remove(&some_voter);
@@ -113,6 +117,9 @@ impl GroupFaults {
             let other = *sim.random().pick(&others).expect("masters of a group");
             others = vec![other];
         }
+        if sim.random().chance(250) {
+            return Self::divide(sim, one);
+        }
         let way = sim.random().below(3);
         sim.reach(match way {
             0 => "master's word lost on its way to others",
@@ -125,6 +132,26 @@ impl GroupFaults {
         }
         if way != 0 {
             cut.extend(others.iter().map(|other| (*other, one)));
+        }
+        for (from, to) in &cut {
+            sim.world.partition(*from, *to);
+        }
+        cut
+    }
+
+    /// The network falls into two parts: a master with some of the chunkservers, and the others
+    /// with the rest. Clients reach both.
+    fn divide(sim: &mut Simulation, one: NodeId) -> Vec<(NodeId, NodeId)> {
+        sim.reach("network divided, a master and chunkservers in each part");
+        let (mut here, mut there) = (vec![one], Vec::new());
+        there.extend(sim.nodes.masters.iter().copied().filter(|it| *it != one));
+        for server in sim.nodes.servers.clone() {
+            let part = if sim.random().chance(500) { &mut here } else { &mut there };
+            part.push(server);
+        }
+        let mut cut = Vec::new();
+        for (a, b) in here.iter().flat_map(|a| there.iter().map(move |b| (*a, *b))) {
+            cut.extend([(a, b), (b, a)]);
         }
         for (from, to) in &cut {
             sim.world.partition(*from, *to);

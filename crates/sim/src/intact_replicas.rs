@@ -1,7 +1,8 @@
 //! Which replicas of a chunk have to hold what was acknowledged, by the ledger: the simulator's own
 //! oracle of what may be demanded of the cell.
 
-use crate::ledger::{ChunkLedger, ReplicaLedger};
+use crate::ledger::ChunkLedger;
+use crate::replica_ledger::ReplicaLedger;
 use cairn_env_sim::NodeId;
 use cairn_types::PushId;
 

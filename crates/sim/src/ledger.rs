@@ -3,51 +3,17 @@
 
 use crate::checkers::Verdict;
 use crate::inventories::ToldInventories;
+use crate::replica_ledger::ReplicaLedger;
 use crate::stream_book::{CommittedNote, StreamBook, bundle_name};
 use cairn_env::{ChunkJob, CloneWork, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
+use cairn_master_core::stream_records::ReplaceRange;
 use cairn_protocol::{Failure, Fetch, Heartbeat, Inventory, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Replicas that have to have a bundle before it is committed, where the set has as many (R43).
 const COMMIT_REPLICAS: usize = 2;
-
-/// What a replica's disk holds.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReplicaLedger {
-    /// The version journaled last.
-    pub(crate) version: ChunkVersion,
-    /// Pushes applied, with the version and serial number under which.
-    pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
-    /// Bundles that it began to store and was stopped at, with serial numbers: there, or not.
-    pub(crate) begun: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
-    /// Of what is applied, what a power loss cannot take.
-    pub(crate) synced: BTreeSet<PushId>,
-    /// Those that were not synced at a power loss: there by luck at most.
-    pub(crate) gone: BTreeSet<PushId>,
-    /// Its server may have changed something that is not synced (R27).
-    pub(crate) dirty: bool,
-    /// It lost power while dirty: its server has to doubt it.
-    pub(crate) suspect: bool,
-    /// It lost power with unsynced bytes, or on a disk that lies.
-    pub(crate) lost: bool,
-    /// The disk that lost power lied: which version it stands at, or whether it is there at all, is
-    /// not known before its server has looked, and told.
-    pub(crate) unknown: bool,
-    /// It has told then that it is not there, or stands lower.
-    pub(crate) forgotten: bool,
-    /// An old image of its disk came back then; neither it nor whoever knows where it is can tell,
-    /// before a raise compares the replicas (R29).
-    pub(crate) turned_back: Option<WorldTime>,
-    /// How far it said that it has come, when it was last raised.
-    pub(crate) claimed: (ChunkVersion, SerialNumber),
-    /// The process that runs has given up the directory that it lies in, and told so.
-    pub(crate) absent: bool,
-    /// A bit of it flipped, which its server cannot know before it reads the block; or it could not
-    /// be read when its server started.
-    pub(crate) flipped: bool,
-}
 
 /// An acknowledged mutation.
 #[derive(Clone, Debug)]
@@ -80,38 +46,11 @@ pub(crate) struct ChunkLedger {
     clones: BTreeMap<NodeId, ReplicaLedger>,
     /// Of which chunk of its own a node copies this one.
     copied_of: BTreeMap<NodeId, ChunkHandle>,
+    /// Nodes that put it together of ranges of others (R45).
+    assembled: BTreeSet<NodeId>,
     /// Nodes that have ever applied a push, and under which version, whatever became of their
     /// disks.
     pub(crate) appliers: BTreeMap<PushId, BTreeMap<NodeId, ChunkVersion>>,
-}
-
-impl ReplicaLedger {
-    /// It has the bytes of one that had at least as much (R16).
-    fn level_to(&mut self, first: &Self) {
-        for (push, place) in &first.applied {
-            if !self.applied.contains_key(push) || self.gone.contains(push) {
-                self.applied.insert(*push, *place);
-                if first.gone.contains(push) {
-                    self.gone.insert(*push);
-                } else {
-                    self.gone.remove(push);
-                }
-            }
-        }
-    }
-}
-
-impl ReplicaLedger {
-    /// What a copy of it has that is on disk as one that stands so: each block was verified when it
-    /// was read (R30).
-    fn copied(&self, stands: &ReplicaReport) -> Self {
-        let has =
-            |(_, (_, serial)): &(&PushId, &(ChunkVersion, SerialNumber))| *serial <= stands.serial;
-        let applied: BTreeMap<_, _> =
-            self.applied.iter().filter(has).map(|(push, place)| (*push, *place)).collect();
-        let (gone, synced) = applied.keys().partition(|push| self.gone.contains(push));
-        Self { applied, gone, synced, lost: self.lost, ..Self::default() }
-    }
 }
 
 impl ChunkLedger {
@@ -146,6 +85,8 @@ pub(crate) struct Ledger {
     /// What is in streams.
     pub(crate) streams: StreamBook,
     inventories: ToldInventories,
+    /// Nodes of which a replica may be absent.
+    with_absent: BTreeSet<NodeId>,
     /// How often each machine's power went, and its disks alone.
     boots: BTreeMap<NodeId, (u64, u64)>,
     /// Whose disks say of some syncs that they are done when they are not.
@@ -253,6 +194,14 @@ impl Ledger {
     fn clone_did(&mut self, node: NodeId, handle: ChunkHandle, work: &CloneWork) {
         let chunk = self.chunk(handle);
         match work {
+            CloneWork::Finish { stands } if chunk.assembled.remove(&node) => {
+                // Each block was verified when it was read, and all of it is on disk.
+                let bundle = bundle_name(handle, stands.serial);
+                let applied = [(bundle, (stands.mutated_version, stands.serial))].into();
+                let clone =
+                    ReplicaLedger { applied, synced: [bundle].into(), ..Default::default() };
+                chunk.clones.insert(node, clone);
+            }
             CloneWork::Finish { stands } => {
                 let copied_of = chunk.copied_of.get(&node).copied();
                 let source = match copied_of {
@@ -268,15 +217,36 @@ impl Ledger {
                 self.chunk(handle).clones.insert(node, clone);
             }
             CloneWork::Begin { anew: false } => {}
+            CloneWork::Gather { .. } | CloneWork::Add { .. } => drop(chunk.assembled.insert(node)),
             CloneWork::Copy { of, .. } => {
                 chunk.copied_of.insert(node, *of);
                 chunk.clones.remove(&node);
             }
             CloneWork::Begin { anew: true } | CloneWork::Install { .. } | CloneWork::Drop => {
                 chunk.copied_of.remove(&node);
+                chunk.assembled.remove(&node);
                 chunk.clones.remove(&node);
             }
         }
+    }
+
+    /// A range of a stream stands in a chunk of its own from now on; the file has let go of some
+    /// places (R45).
+    pub(crate) fn range_replaced(
+        &mut self,
+        record: &ReplaceRange,
+        left: &[ChunkIndex],
+        at: WorldTime,
+    ) {
+        let (file, handle, serial) = (record.file, record.handle, SerialNumber::new(1));
+        self.by_place.insert((file, record.index), handle);
+        for index in left {
+            self.by_place.remove(&(file, *index));
+        }
+        let chunk = self.chunk(handle);
+        (chunk.file, chunk.index, chunk.closed) = (file, record.index, true);
+        chunk.raised(record.version, record.set_size, at);
+        self.acknowledge(handle, bundle_name(handle, serial), serial, at);
     }
 
     /// A snapshot has a copy of these places of a file.
@@ -395,6 +365,7 @@ impl Ledger {
 
     /// A node's disk holds what it held when this page was taken.
     pub(crate) fn turn_back(&mut self, node: NodeId, mut page: ServerLedger, at: WorldTime) {
+        self.with_absent.insert(node);
         // A mark that was made before the machine's last boot is doubted (R27).
         let rebooted = self.boots.get(&node).copied().unwrap_or_default() != page.boots;
         for (handle, chunk) in &mut self.chunks {
@@ -419,10 +390,18 @@ impl Ledger {
     /// The process that runs on a node says which it has no more, and which it has: of those that
     /// were lost it may have got a copy while the word was on its way.
     pub(crate) fn told_of(&mut self, node: NodeId, beat: &Heartbeat) {
+        if !beat.lost.is_empty() {
+            self.with_absent.insert(node);
+        }
+        // Each heartbeat tells what is held: nearly never is any of it news.
+        if !self.with_absent.contains(&node) {
+            return;
+        }
         let lost = beat.lost.iter().map(|handle| (*handle, true));
         let held = beat.held.iter().map(|report| (report.handle, false));
         for (handle, absent) in lost.chain(held) {
-            if let Some(replica) = self.chunk(handle).replicas.get_mut(&node) {
+            let chunk = self.chunks.get_mut(&handle);
+            if let Some(replica) = chunk.and_then(|chunk| chunk.replicas.get_mut(&node)) {
                 replica.absent = absent;
             }
         }
@@ -445,6 +424,7 @@ impl Ledger {
 
     /// A process starts on a node: it looks at all directories.
     pub(crate) fn started(&mut self, node: NodeId) {
+        self.with_absent.remove(&node);
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.absent = false;

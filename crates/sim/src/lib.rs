@@ -32,6 +32,7 @@ mod persons_decisions;
 mod planted;
 mod prober;
 mod replica_audit;
+mod replica_ledger;
 mod report;
 mod run;
 pub mod scenarios;

@@ -312,6 +312,15 @@ impl Observer {
                     "stream's chunk sealed"
                 });
             }
+            Record::ReplaceRange(replace) => {
+                let Applied::RangeReplaced(done) = applied else { return };
+                self.ledger.range_replaced(replace, &done.places, at);
+                self.reach("range of a stream settled");
+                if !done.chunks.is_empty() {
+                    self.reach("settled chunk let go of");
+                }
+            }
+            Record::NoteSettled(_) => self.reach("stream found settled"),
             Record::AbandonChunk(abandon) => {
                 let chunk = self.ledger.chunk(abandon.handle);
                 let place = (chunk.file, chunk.index);

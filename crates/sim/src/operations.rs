@@ -200,16 +200,8 @@ impl ClientOp {
             Self::Read { file, offset, size, fresh } => {
                 return Operation::Read { file, offset, size, fresh };
             }
-            Self::CreateStream { path, content } => {
-                let (layout, or_open) = (Some(Layout::Stream), true);
-                let create =
-                    Create { mutation, path, content, layout, or_open, ..Create::default() };
-                return Operation::Open(create.into());
-            }
-            Self::OpenProducer { file, name } => {
-                let mode = ProducerMode { exclusive: name.is_empty(), ..ProducerMode::default() };
-                return Operation::OpenProducer { file, name, mode };
-            }
+            Self::CreateStream { path, content } => return create_stream(path, content),
+            Self::OpenProducer { file, name } => return open_producer(file, name),
             Self::SendBundle { producer, first, count, bytes, cursor, sync, replaces } => {
                 let first = RecordNumber::new(first);
                 return Operation::SendBundle {
@@ -231,6 +223,17 @@ impl ClientOp {
             Self::Close { file } => return Operation::Close { file, sync: true },
         })
     }
+}
+
+/// Made, or found.
+fn create_stream(path: CellPath, content: Content) -> Operation {
+    let (layout, or_open) = (Some(Layout::Stream), true);
+    Operation::Open(Create { path, content, layout, or_open, ..Create::default() }.into())
+}
+
+fn open_producer(file: EntryId, name: String) -> Operation {
+    let mode = ProducerMode { exclusive: name.is_empty(), ..ProducerMode::default() };
+    Operation::OpenProducer { file, name, mode }
 }
 
 impl ClientOp {

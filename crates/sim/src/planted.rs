@@ -62,7 +62,16 @@ fn run_for(rule: Rule, seed: u64) -> RunConfig {
     match rule {
         Rule::R21 | Rule::A26 => cut_masters(seed),
         Rule::PE1 | Rule::PE2 => shared_by_people(seed),
-        Rule::R38 | Rule::R40 | Rule::R41 | Rule::R43 | Rule::R44 | Rule::R46 => {
+        Rule::R38
+        | Rule::R39
+        | Rule::R40
+        | Rule::R41
+        | Rule::R42
+        | Rule::R43
+        | Rule::R44
+        | Rule::R45
+        | Rule::R46
+        | Rule::R47 => {
             let faults = faults_for(rule);
             RunConfig { seconds: 30, faults, streams: true, ..RunConfig::of(seed) }
         }

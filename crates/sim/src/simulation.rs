@@ -2,9 +2,10 @@
 
 use crate::cell::CellNodes;
 use crate::file_model::{MutationEnd, ReadNote};
-use crate::ledger::{ChunkLedger, ReplicaLedger};
+use crate::ledger::ChunkLedger;
 use crate::observer::Observer;
 use crate::operations::{ClientOp, OpResult, OpTicket, done_of, tell};
+use crate::replica_ledger::ReplicaLedger;
 use cairn_client_core::Command;
 use cairn_env_sim::{NodeId, SimWorld, WorldTime};
 use cairn_protocol::{Failure, Outcome};

@@ -6,8 +6,11 @@
 //! - SB2: what is committed stands at the end of its file and of its chunk, which is that epoch's
 //!   own and neither sealed nor abandoned.
 //! - SB3: a repeat is answered as the first time.
+//! - SB4: what is put into another chunk stood there as the record says, and nothing more comes to
+//!   the chunks that had it (R45).
 
 use crate::checkers::Verdict;
+use cairn_master_core::stream_records::{ReplaceRange, ReplacedRange};
 use cairn_master_core::{Applied, Record};
 use cairn_protocol::{BundleAnswer, CommitOutcome};
 use cairn_types::{
@@ -143,6 +146,7 @@ impl StreamBook {
                 };
                 self.chunks.insert(new.handle, note);
             }
+            (Record::ReplaceRange(replace), Applied::RangeReplaced(_)) => self.replace(replace)?,
             (Record::SealChunk(seal), _) => self.end_chunk(seal.handle, false)?,
             (Record::AbandonChunk(abandon), _) => self.end_chunk(abandon.handle, true)?,
             (Record::CommitBundles(commit), Applied::BundlesCommitted(done)) => {
@@ -173,6 +177,53 @@ impl StreamBook {
             _ => {}
         }
         Ok(Vec::new())
+    }
+
+    /// A range stands in another chunk: all of it is committed, of chunks that are over, and the
+    /// bundles in it are whole (SB4).
+    fn replace(&mut self, record: &ReplaceRange) -> Verdict {
+        let length = record.replaced.iter().map(|it| it.size).sum::<u64>();
+        let end = record.offset + length;
+        let note = StreamChunkNote {
+            file: record.file,
+            producer: ProducerId::default(),
+            epoch: Epoch::default(),
+            length,
+            serial: SerialNumber::new(1),
+            over: true,
+        };
+        self.chunks.insert(record.handle, note);
+        // Of a copy nothing is in these books.
+        let Some(all) = self.files.get_mut(&record.file) else { return Ok(()) };
+        let first = all.partition_point(|note| note.offset + note.size <= record.offset);
+        let (mut named, mut within) = (record.replaced.iter().copied(), None::<ReplacedRange>);
+        let mut at = record.offset;
+        for note in all[first..].iter_mut().take_while(|note| note.offset < end) {
+            let range = within.take().or_else(|| named.next());
+            let fits = range.filter(|it| {
+                (it.handle, it.offset) == (note.handle, note.chunk_offset)
+                    && it.size >= note.size
+                    && note.offset == at
+            });
+            let over = self.chunks.get(&note.handle).is_none_or(|chunk| chunk.over);
+            let Some(range) = fits.filter(|_| over) else {
+                return Err(format!("{note:?} is settled, and stands otherwise: {range:?} (SB4)"));
+            };
+            let rest = ReplacedRange {
+                offset: range.offset + note.size,
+                size: range.size - note.size,
+                ..range
+            };
+            within = Some(rest).filter(|rest| rest.size > 0);
+            at += note.size;
+            note.handle = record.handle;
+            note.chunk_offset = note.offset - record.offset;
+            note.serial = SerialNumber::new(1);
+        }
+        if at != end || within.is_some() || named.next().is_some() {
+            return Err(format!("a range up to {end} is settled, and the stream has it to {at}"));
+        }
+        Ok(())
     }
 
     fn end_chunk(&mut self, handle: ChunkHandle, abandoned: bool) -> Verdict {

@@ -5,6 +5,7 @@
 //!   127.0.0.1, all of it     m0, s01 … and clients on c01 …, each behind a link of its own
 //! ```
 
+use crate::failing_disk::FailingDisk;
 use crate::lab::Lab;
 use crate::load::LoadPlace;
 use crate::options::SoakOptions;
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// Hosts of a laboratory that clients run on.
 const CLIENT_HOSTS: usize = 4;
+/// Of a group.
+const MASTERS: usize = 3;
 
 /// A cell, and what is around it. What is in front ends first.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct SoakCell {
     pub(crate) lab: Option<Lab>,
     /// The last chunkserver's, where it was asked for and could be had.
     pub(crate) disk: Option<SmallDisk>,
+    /// The masters', where they were asked for.
+    pub(crate) master_disks: Vec<FailingDisk>,
 }
 
 /// Starts it and waits until all servers are live; with three masters, and with a small disk, where
@@ -44,7 +49,7 @@ pub(crate) fn start(
     let servers = options.servers;
     let mut plan = CellPlan::new(program.clone(), &directory, servers);
     plan.keep = options.keep;
-    plan.masters = if in_group { MastersPlan::Group(3) } else { MastersPlan::Alone };
+    plan.masters = if in_group { MastersPlan::Group(MASTERS) } else { MastersPlan::Alone };
     if options.small_cell {
         plan.master_arguments.push("--small-cell".to_owned());
     }
@@ -55,24 +60,37 @@ pub(crate) fn start(
     if let Some(disk) = &disk {
         plan.disks.insert(servers, vec![disk.path().join("data")]);
     }
-    let lab = options.lab.as_deref().map(|path| laboratory(path, servers)).transpose()?;
+    let masters = if in_group { MASTERS } else { 1 };
+    let mut master_disks = Vec::new();
+    for number in (1..=MASTERS).filter(|_| options.disks) {
+        let disk = FailingDisk::mount(&directory.with_extension(format!("disk-{number}")))?;
+        plan.master_disks.push(disk.path().join("data"));
+        master_disks.push(disk);
+    }
+    let lab = options.lab.as_deref();
+    let lab = lab.map(|path| laboratory(path, masters, servers)).transpose()?;
     let mut runners = Vec::new();
     if let Some(lab) = &lab {
         plan.hosts = hosts(lab, &program, servers)?;
+        if in_group {
+            let host = |number| lab.host(&program, &master_host_name(number), "/");
+            plan.master_hosts = (0..MASTERS).map(host).collect::<Result<_>>()?;
+        }
         plan.program = lab.program(&program, "c01");
         runners = (1..=CLIENT_HOSTS).map(|host| lab.runner(&format!("c{host:02}"))).collect();
     }
     let processes = CellProcesses::start(plan)?;
     let place = LoadPlace { runners, ..LoadPlace::here(&processes) };
     teller.say(format_args!("master {} and {servers} chunkservers run", processes.address()));
-    Ok(SoakCell { processes, place, lab, disk })
+    Ok(SoakCell { processes, place, lab, disk, master_disks })
 }
 
 /// Links that are no matter by themselves; what happens to them is.
-fn laboratory(path: &str, servers: usize) -> Result<Lab> {
-    let (servers, clients) = (servers.to_string(), CLIENT_HOSTS.to_string());
-    let shape = ["--topology", "custom", "--servers", &servers, "--clients", &clients];
-    Lab::up(path, &[&shape[..], &["--racks", "3", "--rate", "1gbit"]].concat())
+fn laboratory(path: &str, masters: usize, servers: usize) -> Result<Lab> {
+    let [masters, servers, clients] = [masters, servers, CLIENT_HOSTS].map(|it| it.to_string());
+    let shape = ["--topology", "custom", "--masters", &masters, "--servers", &servers];
+    let rest = ["--clients", &clients, "--racks", "3", "--rate", "1gbit"];
+    Lab::up(path, &[&shape[..], &rest].concat())
 }
 
 /// The master's, and then each chunkserver's.
@@ -83,6 +101,11 @@ fn hosts(lab: &Lab, program: &Program, servers: usize) -> Result<Vec<Host>> {
         hosts.push(lab.host(program, &host_name(number), &rack)?);
     }
     Ok(hosts)
+}
+
+/// Master 0, 1, … of a laboratory.
+pub(crate) fn master_host_name(number: usize) -> String {
+    format!("m{number}")
 }
 
 /// Chunkserver 1, 2, … of a laboratory.

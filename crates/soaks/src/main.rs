@@ -4,7 +4,8 @@
 //!   tree       a real tree of 500 MB and a file of 2 GB go in and come out
 //!   appends    64 clients append 205 000 records while servers die
 //!   kills      the whole cell is killed, twenty times, under that load
-//!   masters    the master in charge is killed or stopped, fifty times, under that load
+//!   masters    the master in charge is killed or stopped, fifty times, under that load; or cut
+//!              off, in a laboratory, one way too; or its disk is full, or fails
 //!   upgrade    servers of the build before become servers of this one, one by one, under that load
 //!   chaos      kills, stops, flipped bits, lost files, a full disk and, in a laboratory, cuts,
 //!              for ten minutes, under load
@@ -24,13 +25,16 @@ mod appends;
 mod cell;
 mod chaos;
 mod chaos_faults;
+mod failing_disk;
 mod file_workload;
 mod heals;
 mod kills;
 mod lab;
 mod load;
 mod load_process;
+mod master_disks;
 mod masters;
+mod masters_cut;
 mod options;
 mod recovery;
 mod recovery_clients;
@@ -122,6 +126,8 @@ fn soak(words: &[&str]) -> Result<()> {
         "appends" => appends::run(cell, &options, &teller),
         "chaos" => chaos::run(&mut soak, &options, &teller),
         "snapshots" => snapshots::run(cell, &options, &teller),
+        "masters" if options.lab.is_some() => masters_cut::run(&mut soak, &options, &teller),
+        "masters" if options.disks => master_disks::run(&mut soak, &options, &teller),
         "masters" => masters::run(cell, &options, &teller),
         "upgrade" => upgrade::run(cell, (&begins_with, &program()?), &options, &teller),
         _ => kills::run(cell, &options, &teller),

@@ -2,17 +2,18 @@
 
 use crate::load::{Appenders, LoadPlace, Readers};
 use crate::options::SoakOptions;
+use crate::steady_load::SteadyLoad;
 use crate::teller::Teller;
 use anyhow::{Result, ensure};
 use cairn_testkit::{CellProcesses, ServerProcess, Signal};
 use std::time::{Duration, Instant};
 
 /// More than any client will come to.
-const RECORDS: [u64; 2] = [4_000_000, 100_000];
+pub(crate) const RECORDS: [u64; 2] = [4_000_000, 100_000];
 /// Appends are never away for longer.
-const AWAY_MAX: Duration = Duration::from_secs(5);
+pub(crate) const AWAY_MAX: Duration = Duration::from_secs(5);
 /// Acknowledgements between two deaths.
-const PROGRESS: u64 = 3_000;
+pub(crate) const PROGRESS: u64 = 3_000;
 
 /// How the master in charge goes, in turn.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,10 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
     let mut appenders = Appenders::start(&place, RECORDS)?;
     let followers = Readers::start(&place, "follow")?;
     appenders.go()?;
+    cell.ask(&["mkdir", "/looked-at"])?;
+    cell.ask(&["create", "/looked-at/file"])?;
+    let mut look_ups = SteadyLoad::start(&place, "ask-shadow", "/looked-at")?;
+    look_ups.mark()?;
     let (mut creates, mut appends) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         appenders.await_acknowledged(appenders.acknowledged() + PROGRESS)?;
@@ -64,23 +69,40 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
         creates.push(made);
         appends.push(appended);
     }
+    tell_look_ups(teller, look_ups)?;
     appenders.stop()?;
     let appended = appenders.finish(cell.directory())?;
-    for (what, times) in [("a directory is made", &mut creates), ("records", &mut appends)] {
-        times.sort_unstable();
-        let (half, last) = (times[times.len() / 2], times[times.len() - 1]);
-        teller.say(format_args!(
-            "{what}: half of the time within {} ms, always within {} ms",
-            half.as_millis(),
-            last.as_millis()
-        ));
-    }
+    tell_times(teller, "a directory is made", &mut creates);
+    tell_times(teller, "records", &mut appends);
     appended.errors().iter().take(8).for_each(|error| teller.say(format_args!("  {error}")));
     let names = cell.ask(&["ls", "/names"])?.lines().count() as u64;
     ensure!(names == rounds, "{names} of {rounds} directories are there");
     let read_on = Readers::start(&place, "read")?;
     let judged = followers.judge(&appended, teller);
     read_on.judge(&appended, teller).and(judged)
+}
+
+/// Says how those fared who took a shadow's word meanwhile.
+fn tell_look_ups(teller: &Teller, mut look_ups: SteadyLoad) -> Result<()> {
+    let looked_up = look_ups.mark()?;
+    teller.say(format_args!(
+        "look-ups of a client that takes a shadow's word: {}, 99 of 100 within {:.1} ms, none took \
+         longer than {:.0} ms",
+        looked_up.count, looked_up.p99_ms, looked_up.longest_ms
+    ));
+    Ok(())
+}
+
+/// Says how long it took, of at least one round.
+pub(crate) fn tell_times(teller: &Teller, what: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let (half, last) = (times[times.len() / 2], times[times.len() - 1]);
+    teller.say(format_args!(
+        "{what}: half of the time within {} ms, always within {} ms ({} rounds)",
+        half.as_millis(),
+        last.as_millis(),
+        times.len()
+    ));
 }
 
 fn depart(master: &mut ServerProcess, how: Departure) -> Result<()> {

@@ -6,6 +6,7 @@ pub(crate) const USAGE: &str = "\
 soak tree|appends|kills|masters|upgrade|chaos|snapshots|heals|recovery
      [--small-cell] [--chunk-size BYTES] [--keep]
      appends: [--records N] [--large-records N]      kills, masters: [--rounds N]
+     masters: [--lab PATH | --disks], of masters that are cut off, or whose disks fail
      chaos: [--minutes N] [--seed N] [--lab PATH], and the records of each round
      snapshots: [--minutes N]
      upgrade: [--against BINARY] [--seed N], with an odd one chunkservers first
@@ -28,6 +29,8 @@ pub(crate) struct SoakOptions {
     pub(crate) rounds: u64,
     pub(crate) minutes: u64,
     pub(crate) seed: u64,
+    /// The masters' disks are small, and fail.
+    pub(crate) disks: bool,
     /// The laboratory's program.
     pub(crate) lab: Option<String>,
     pub(crate) gigabytes: u64,
@@ -55,6 +58,7 @@ impl Default for SoakOptions {
             rounds: 20,
             minutes: 10,
             seed: 1,
+            disks: false,
             lab: None,
             gigabytes: 2,
             clone_rate: 0,
@@ -84,7 +88,8 @@ impl SoakOptions {
             options.minutes = 3;
         }
         if what == "masters" {
-            options.rounds = 50;
+            let is_other = |word: &&str| ["--lab", "--disks"].contains(word);
+            options.rounds = if words.iter().any(is_other) { 12 } else { 50 };
         }
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -102,6 +107,7 @@ impl SoakOptions {
                 "--minutes" => options.minutes = number()?,
                 "--gigabytes" => options.gigabytes = number()?,
                 "--clients" => options.clients = true,
+                "--disks" => options.disks = true,
                 "--clone-rate" => options.clone_rate = number()?,
                 "--lab" | "--against" => {
                     let path = words.next().with_context(|| format!("{word} wants a path"))?;
@@ -134,6 +140,7 @@ mod tests {
         let rounds = |words: &[&str]| SoakOptions::parse("masters", words).map(|it| it.rounds);
         assert_eq!(rounds(&[]).expect("good"), 50);
         assert_eq!(rounds(&["--rounds", "20"]).expect("good"), 20, "as it is said");
+        assert_eq!(rounds(&["--disks"]).expect("good"), 12);
         for bad in [&["purge"][..], &["--records"][..], &["--records", "x"], &["--fast"]] {
             assert!(SoakOptions::parse("chaos", bad).is_err(), "{bad:?}");
         }

@@ -359,7 +359,16 @@ impl ChunkDisk {
             CloneWork::Drop => drop(locked(&self.clones).remove(&handle)),
             _ => drop(locked(&self.clones).insert(handle, place)),
         }
-        self.directories.at(place).clone_work(handle, work)
+        let store = self.directories.at(place);
+        if let CloneWork::Gather { ranges } = work {
+            // What they are taken of may lie in other directories.
+            for range in ranges {
+                let source = self.store_of(range.of)?;
+                source.read_range(*range, |bytes| store.add_to_clone(handle, bytes))?;
+            }
+            return Ok(ChunkDone::Cloned);
+        }
+        store.clone_work(handle, work)
     }
 
     /// How full the disks are; looks at each of them first.

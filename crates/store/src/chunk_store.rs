@@ -442,6 +442,15 @@ impl ChunkStore {
                     let next = self.copy_blocks(*of, handle, *offset)?;
                     return Ok(ChunkDone::Copied { next });
                 }
+                CloneWork::Gather { ranges } => {
+                    for range in ranges {
+                        self.read_range(*range, |bytes| self.clones.add(handle, bytes))?;
+                    }
+                }
+                CloneWork::Add { offset, checksums, bytes, from, size } => {
+                    let part = (*offset, checksums, bytes);
+                    self.clones.add_part(handle, part, (*from, *size))?;
+                }
                 CloneWork::Finish { stands } => self.clones.finish(handle, stands)?,
                 CloneWork::Drop => self.clones.remove(handle)?,
             }

@@ -14,11 +14,13 @@
 
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, directory, path};
+use crate::gather::cut;
 use crate::whole_files::{disk_error, sync_failure};
+use bytes::Bytes;
 use cairn_env::{ChunkError, Disk, DiskError, DiskFile, IoFailure, OpenMode};
 use cairn_format::{ChunkHead, block_checksum_offset, encode_block_checksums};
 use cairn_protocol::ReplicaReport;
-use cairn_types::{BlockChecksums, ChunkHandle, Crc32c};
+use cairn_types::{BlockChecksums, ChunkHandle, Crc32c, crc32c, crc32c_append};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -178,6 +180,28 @@ impl CloneDirectory {
         locked(&*self.get(handle)?).install(offset, checksums, bytes)
     }
 
+    /// Adds bytes at its end.
+    pub(crate) fn add(&self, handle: ChunkHandle, bytes: &[u8]) -> Result<(), ChunkError> {
+        locked(&*self.get(handle)?).add(bytes)
+    }
+
+    /// Adds a part of whole blocks of another server at its end, each verified.
+    pub(crate) fn add_part(
+        &self,
+        handle: ChunkHandle,
+        (offset, checksums, bytes): (u64, &BlockChecksums, &Bytes),
+        range: (u64, u64),
+    ) -> Result<(), ChunkError> {
+        let clone = self.get(handle)?;
+        let mut clone = locked(&clone);
+        let is_block = offset.is_multiple_of(u64::from(clone.block_size));
+        let differs = checksums.first_mismatch(offset, bytes, clone.block_size);
+        if !is_block || differs.is_some() {
+            return Err(ChunkError::FetchedDiffers { offset: differs.unwrap_or(offset) });
+        }
+        clone.add(&cut((offset, bytes), range)?)
+    }
+
     /// Brings it to disk as a replica that stands so.
     pub(crate) fn finish(
         &self,
@@ -244,7 +268,31 @@ impl CloneFiles {
         self.checksums.resize(known, 0);
         self.checksums[first..first + checksums.0.len()].copy_from_slice(&checksums.0);
         self.length = self.length.max(offset + bytes.len() as u64);
-        self.unsynced += bytes.len() as u64;
+        self.written(bytes.len())
+    }
+
+    /// Adds bytes at its end, wherever that lies in a block.
+    fn add(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
+        self.finished = None;
+        self.data.write_at(bytes, self.length).map_err(disk_error)?;
+        let block_size = self.block_size as usize;
+        let within = self.length % u64::from(self.block_size);
+        let lead = usize::try_from(within).expect("less than a block");
+        let first = if lead == 0 { 0 } else { bytes.len().min(block_size - lead) };
+        let (tail, blocks) = bytes.split_at(first);
+        if let Some(last) = self.checksums.last_mut().filter(|_| lead > 0) {
+            *last = crc32c_append(*last, tail);
+        }
+        self.checksums.extend(blocks.chunks(block_size).map(crc32c));
+        self.length += bytes.len() as u64;
+        let count = self.length.div_ceil(u64::from(self.block_size));
+        assert_eq!(self.checksums.len() as u64, count, "a checksum for each block");
+        self.written(bytes.len())
+    }
+
+    /// So many bytes are with the system, and go to disk as they come (CF2).
+    fn written(&mut self, size: usize) -> Result<(), ChunkError> {
+        self.unsynced += size as u64;
         if self.unsynced >= UNSYNCED_MAX {
             self.data.sync().map_err(sync_failure)?;
             self.unsynced = 0;

@@ -23,6 +23,7 @@ mod clone_files;
 pub mod conformance;
 mod data_directories;
 mod extend;
+mod gather;
 mod identity_file;
 mod local_copy;
 mod log_recovery;

@@ -79,6 +79,10 @@ pub struct CellPlan {
     pub disks: BTreeMap<usize, Vec<PathBuf>>,
     /// The master's, and then each chunkserver's; empty: all run on this machine.
     pub hosts: Vec<Host>,
+    /// Those of the masters of a group, where they do not run on this machine.
+    pub master_hosts: Vec<Host>,
+    /// Where the masters of a group keep their data, where not in `directory`.
+    pub master_disks: Vec<PathBuf>,
 }
 
 impl CellPlan {
@@ -99,6 +103,8 @@ impl CellPlan {
             data: None,
             disks: BTreeMap::new(),
             hosts: Vec::new(),
+            master_hosts: Vec::new(),
+            master_disks: Vec::new(),
         }
     }
 }
@@ -332,22 +338,33 @@ impl CellPlan {
     fn start_masters(&self, janitor: &Arc<Janitor>) -> Result<Vec<ServerProcess>, HarnessError> {
         let (count, founds_alone) = match self.masters {
             MastersPlan::Alone => {
-                let only = self.start_server(0, self.arguments_of_master("master")?, janitor)?;
+                let only = self.start_server(
+                    0,
+                    self.arguments_of_master(&self.directory.join("master"))?,
+                    janitor,
+                )?;
                 return Ok(vec![only]);
             }
             MastersPlan::Group(count) | MastersPlan::Waiting(count) => (count, false),
             MastersPlan::Growing(more) => (1 + more, true),
         };
-        let at = free_addresses(count)?;
+        let at = match self.master_hosts.as_slice() {
+            [] => free_addresses(count)?,
+            hosts => hosts.iter().map(|host| host.listen.clone()).collect(),
+        };
         let peers = at.join(",");
         let start = |(number, listen): (usize, &String)| {
             let name = format!("master-{number}");
-            let mut arguments = self.arguments_of_master(&name)?;
+            let disk = self.master_disks.get(number - 1);
+            let usual = || self.directory.join(&name);
+            let mut arguments = self.arguments_of_master(&disk.cloned().unwrap_or_else(usual))?;
             if number > 1 || !founds_alone {
                 arguments.extend(["--peers".to_owned(), peers.clone()]);
             }
             let around = (self.directory.as_path(), janitor);
-            ServerProcess::start_at(listen, &self.program, &name, arguments, around)
+            let host = self.master_hosts.get(number - 1);
+            let program = host.map_or(&self.program, |host| &host.program);
+            ServerProcess::start_at(listen, program, &name, arguments, around)
         };
         (1..).zip(&at).map(start).collect()
     }
@@ -375,8 +392,8 @@ impl CellPlan {
         own.cloned().unwrap_or_else(usual)
     }
 
-    fn arguments_of_master(&self, name: &str) -> Result<Vec<String>, HarnessError> {
-        let data = self.directory.join(name).display().to_string();
+    fn arguments_of_master(&self, data: &Path) -> Result<Vec<String>, HarnessError> {
+        let data = data.display().to_string();
         let mut arguments = vec!["master".to_owned(), "--data".to_owned(), data];
         arguments.extend(self.master_arguments.iter().cloned());
         if !self.settings.is_empty() {

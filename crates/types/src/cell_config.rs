@@ -77,6 +77,13 @@ crate::message! {
         61 => clones_per_server: u32,
         /// Clones of the cell at once.
         62 => clones_per_cell: u32,
+        /// Bytes a second that one server copies for settling streams, in idle time; 0: nothing is
+        /// settled. For whoever weighs how small the master's memory of streams is against disks
+        /// that others use too; can be changed while the cell runs, as the next.
+        63 => settle_rate: u64,
+        /// How long a stream is quiet before the last small pieces of it are put together too, and
+        /// how long a chunk that is being written may keep what is behind it from being settled.
+        64 => settle_after_ms: u64,
     }
 }
 
@@ -101,6 +108,8 @@ impl CellConfig {
             clone_rate: 64 << 20,
             clones_per_server: 2,
             clones_per_cell: 1024,
+            settle_rate: 16 << 20,
+            settle_after_ms: 10 * 60 * SECOND_MS,
         }
     }
 
@@ -119,19 +128,30 @@ impl CellConfig {
     /// 4 KB chunks and 64-byte blocks: in tests the rare paths become common.
     #[must_use]
     pub fn tiny() -> Self {
-        let (trash_ms, keep_deleted_ms) = (10_000, 10_000);
-        Self { chunk_size: 4096, block_size: 64, trash_ms, keep_deleted_ms, ..Self::small() }
+        let (trash_ms, keep_deleted_ms, settle_after_ms) = (10_000, 10_000, 3_000);
+        let (chunk_size, block_size) = (4096, 64);
+        Self { chunk_size, block_size, trash_ms, keep_deleted_ms, settle_after_ms, ..Self::small() }
     }
 
-    /// The same, where a cell was founded before there were limits for clones: as in a new one.
+    /// The same, where a cell was founded before there were limits for clones, or before streams
+    /// were settled: as in a new one.
     #[must_use]
     pub fn completed(self) -> Self {
-        let of_no_cell = self == Self::default();
-        if self.clones_per_server > 0 || of_no_cell {
+        if self == Self::default() {
             return self;
         }
-        let Self { clone_rate, clones_per_server, clones_per_cell, .. } = Self::standard();
-        Self { clone_rate, clones_per_server, clones_per_cell, ..self }
+        let standard = Self::standard();
+        let mut completed = self;
+        if completed.clones_per_server == 0 {
+            completed.clone_rate = standard.clone_rate;
+            completed.clones_per_server = standard.clones_per_server;
+            completed.clones_per_cell = standard.clones_per_cell;
+        }
+        if completed.settle_after_ms == 0 {
+            completed.settle_rate = standard.settle_rate;
+            completed.settle_after_ms = standard.settle_after_ms;
+        }
+        completed
     }
 
     /// The most that one appended record may have: a quarter of a chunk (§3.3).
@@ -209,7 +229,8 @@ impl CellConfig {
         // Less than a block or two a second looks like a clone that does not get on.
         let clone_rate = if self.clone_rate == 0 { CLONE_RATE_MAX } else { self.clone_rate };
         let (of_server, of_cell) = (self.clones_per_server.into(), self.clones_per_cell.into());
-        let limits: [(&'static str, u64, RangeInclusive<u64>); 16] = [
+        let settle_rate = if self.settle_rate == 0 { CLONE_RATE_MAX } else { self.settle_rate };
+        let limits: [(&'static str, u64, RangeInclusive<u64>); 18] = [
             ("chunk_size", self.chunk_size, 64..=CHUNK_SIZE_MAX),
             ("block_size", self.block_size.into(), 16..=BLOCK_SIZE_MAX.into()),
             ("replication", replication, 1..=REPLICATION_MAX.into()),
@@ -227,6 +248,8 @@ impl CellConfig {
             ("clone_rate", clone_rate, CLONE_RATE_MIN..=CLONE_RATE_MAX),
             ("clones_per_server", of_server, 1..=CLONES_OF_SERVER_MAX.into()),
             ("clones_per_cell", of_cell, 1..=65_536),
+            ("settle_rate", settle_rate, CLONE_RATE_MIN..=CLONE_RATE_MAX),
+            ("settle_after_ms", self.settle_after_ms, 100..=DAY_MS),
         ];
         for (setting, value, range) in limits {
             if !range.contains(&value) {
@@ -263,7 +286,7 @@ mod tests {
     fn no_setting_goes_without_a_least_and_a_most_value() {
         let standard = CellConfig::standard;
         type Set = fn(&mut CellConfig, u64);
-        let all: [(&str, Set); 15] = [
+        let all: [(&str, Set); 16] = [
             ("chunk_size", |config, value| config.chunk_size = value),
             ("block_size", |config, value| config.block_size = value as u32),
             ("replication", |config, value| config.replication = value as u32),
@@ -279,6 +302,7 @@ mod tests {
             ("keep_deleted_ms", |config, value| config.keep_deleted_ms = value),
             ("clones_per_server", |config, value| config.clones_per_server = value as u32),
             ("clones_per_cell", |config, value| config.clones_per_cell = value as u32),
+            ("settle_after_ms", |config, value| config.settle_after_ms = value),
         ];
         for (setting, set) in all {
             for value in [0, u64::MAX] {
@@ -300,6 +324,13 @@ mod tests {
             refused(&CellConfig { clone_rate, clones_per_server, ..CellConfig::small() })
         };
         assert_eq!([1 << 20, 2 << 20].map(of), [Some("clone_rate"), None]);
+    }
+
+    #[test]
+    fn settling_has_a_rate_at_which_it_gets_on_or_is_off() {
+        let of = |settle_rate| refused(&CellConfig { settle_rate, ..CellConfig::standard() });
+        assert_eq!([0, 65_536, 8 << 20].map(of), [None; 3]);
+        assert_eq!([1, 65_535, u64::MAX].map(of), [Some("settle_rate"); 3]);
     }
 
     #[test]

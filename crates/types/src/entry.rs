@@ -54,9 +54,6 @@ crate::message! {
         /// None where they are the usual ones of its kind.
         10 => attributes: Option<Box<Attributes>>,
         11 => layout: Layout,
-        /// Of a stream: how many servers have to hold what is committed; zero: two, or all that a
-        /// chunk has where these are fewer.
-        12 => commit_replicas: u32,
     }
 }
 

@@ -89,16 +89,24 @@ crate::code! {
         R37 = 37,
         /// The log commits: the newest epoch, the next number.
         R38 = 38,
+        /// A number stands for one content for ever.
+        R39 = 39,
         /// A stream's chunk grows at its end, bundle by bundle.
         R40 = 40,
         /// A seal keeps what is committed.
         R41 = 41,
+        /// What nobody writes any more is sealed, or abandoned.
+        R42 = 42,
         /// Holders are believed in the life in which they stored a bundle.
         R43 = 43,
         /// Readers of streams see committed bytes only.
         R44 = 44,
+        /// What is settled is what was copied, and what is needed still stays.
+        R45 = 45,
         /// One at a time has a stream exclusively.
         R46 = 46,
+        /// A producer's number lives as long as its file.
+        R47 = 47,
         /// What lacks replicas gets them, or a set that can be copied.
         H1 = 101,
         /// What is bad is found, and told.
@@ -117,6 +125,8 @@ crate::code! {
         PE2 = 202,
         /// A verdict is taken back only where every block has verified.
         SL2 = 211,
+        /// A stale replica goes when its chunk has what it needs, and not before.
+        GB2 = 212,
         /// Of whom nobody can tell whether its past is this log's, what it had then stays.
         GB4 = 213,
     }

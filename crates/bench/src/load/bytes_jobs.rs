@@ -34,11 +34,12 @@ pub(super) async fn read(cell: &Cell, path: &CellPath) -> Result<LoadTally, Erro
     Ok(tally)
 }
 
-/// All callers append to the file `records` beside `path`, each under its own name.
+/// All callers append to the file `records` beside `path`, each under its own name, `batch` records
+/// at once.
 pub(super) async fn append(
     cell: &Cell,
     path: &CellPath,
-    operations: u64,
+    (operations, batch): (u64, u64),
     size: u64,
 ) -> Result<LoadTally, Error> {
     let create = CreateOptions { content: Content::Records, or_open: true, ..Default::default() };
@@ -48,9 +49,18 @@ pub(super) async fn append(
     let writer = file.record_writer(path.name().expect("a caller's place has a name"));
     let record = vec![0xa5; usize::try_from(size).unwrap_or(usize::MAX)];
     let mut tally = LoadTally::default();
-    for _ in 0..operations {
-        tally.timed(writer.append(&record)).await?;
+    let mut left = operations;
+    while left > 0 {
+        let count = left.min(batch);
+        if count == 1 {
+            tally.timed(writer.append(&record)).await?;
+        } else {
+            let together = vec![record.as_slice(); usize::try_from(count).unwrap_or(1)];
+            tally.timed(writer.append_all(&together)).await?;
+        }
+        left -= count;
     }
+    tally.operations = operations;
     tally.bytes = operations * size;
     Ok(tally)
 }

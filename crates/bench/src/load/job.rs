@@ -1,10 +1,12 @@
 //! What callers of a load do.
 
+use super::caller::{CallerId, JobError};
+use super::commit_jobs::{ChunkOperation, Committer};
 use super::mix::RequestMix;
 use super::tally::LoadTally;
-use super::{bytes_jobs, mix, name_jobs};
+use super::{bytes_jobs, commit_jobs, mix, name_jobs, producer_jobs};
 use crate::meta::population::{Naming, Population};
-use cairn_client::Cell;
+use cairn_client::{Cell, Producer};
 use cairn_types::{CellPath, PathError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -16,8 +18,22 @@ pub(crate) enum CallerJob {
     Write { root: String, megabytes: u64 },
     /// Reads it.
     Read { root: String },
-    /// Appends records to one file.
-    Append { root: String, operations: u64, record_size: u64 },
+    /// Appends records to one file, `batch` at once.
+    Append { root: String, operations: u64, batch: u64, record_size: u64 },
+    /// Appends records to one stream as fast as they are taken, each caller a producer.
+    Produce { root: String, operations: u64, record_size: u64 },
+    /// The same, each record awaited before the next one.
+    ProduceAwaited { root: String, operations: u64, record_size: u64 },
+    /// Each caller a producer that appends `a_second` records that hold when they were.
+    ProducePaced { root: String, seconds: u64, a_second: f64, record_size: u64 },
+    /// Follows such a stream until it stands still: from a record's append to each reader.
+    Follow { root: String, seconds: u64, a_second: f64 },
+    /// Each caller `producers` producers that put a bundle to the master every second; no bytes.
+    Commits { root: String, producers: u64, seconds: u64 },
+    /// Each caller `waiters` who wait until such a stream is longer.
+    WaitLength { root: String, waiters: u64, seconds: u64 },
+    /// What is asked of the master for chunks of a stream (TFS Table 1).
+    ChunkOperations { root: String, what: ChunkOperation, operations: u64 },
     /// Creates empty files in a directory of its own, `batch` with each request, until it has made
     /// so many or so much time has passed.
     Create { root: String, naming: Naming, operations: u64, batch: u64, at_most: Option<Duration> },
@@ -33,19 +49,13 @@ pub(crate) enum CallerJob {
     Mix { root: String, population: Population, mix: RequestMix, operations: u64 },
 }
 
-/// Which caller of how many.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CallerId {
-    pub(crate) process: u64,
-    pub(crate) caller: u64,
-    /// Its number among all.
-    pub(crate) number: u64,
-    /// How many there are.
-    pub(crate) of: u64,
+/// What a caller has before the clock starts.
+#[derive(Debug)]
+pub(crate) enum PreparedCaller {
+    Nothing,
+    Producer(Producer),
+    Committers(Vec<Committer>),
 }
-
-/// Why a job ended early.
-pub(crate) type JobError = crate::error::BenchCause;
 
 impl CallerJob {
     /// Where its own files go; nowhere for jobs that only look.
@@ -54,6 +64,13 @@ impl CallerJob {
             Self::Write { root, .. }
             | Self::Read { root }
             | Self::Append { root, .. }
+            | Self::Produce { root, .. }
+            | Self::ProduceAwaited { root, .. }
+            | Self::ProducePaced { root, .. }
+            | Self::Follow { root, .. }
+            | Self::Commits { root, .. }
+            | Self::WaitLength { root, .. }
+            | Self::ChunkOperations { root, .. }
             | Self::Create { root, .. }
             | Self::Rename { root, .. }
             | Self::Delete { root, .. }
@@ -68,9 +85,34 @@ impl CallerJob {
     }
 
     /// Before the clock starts.
-    pub(crate) async fn prepare(&self, cell: &Cell, id: CallerId) -> Result<(), JobError> {
+    pub(crate) async fn prepare(
+        &self,
+        cell: &Cell,
+        id: CallerId,
+    ) -> Result<PreparedCaller, JobError> {
         let place = self.place(id)?;
         match self {
+            Self::Produce { .. } | Self::ProduceAwaited { .. } | Self::ProducePaced { .. } => {
+                return Ok(PreparedCaller::Producer(producer_jobs::open(cell, &place).await?));
+            }
+            Self::Follow { .. } => {
+                producer_jobs::make_stream(cell, &place).await?;
+            }
+            Self::Commits { producers, .. } => {
+                return Ok(PreparedCaller::Committers(
+                    commit_jobs::open_many(cell, &place, ("producer", *producers)).await?,
+                ));
+            }
+            Self::WaitLength { .. } => {
+                return Ok(PreparedCaller::Committers(
+                    commit_jobs::open_many(cell, &place, ("probe", 1)).await?,
+                ));
+            }
+            Self::ChunkOperations { what, .. } => {
+                return Ok(PreparedCaller::Committers(
+                    commit_jobs::prepare_operation(cell, &place, *what, id).await?,
+                ));
+            }
             Self::Create { .. } => drop(cell.make_directory(&place, true).await?),
             Self::Mix { mix, operations, .. } => {
                 mix::prepare(cell, &place, *mix, *operations).await?;
@@ -81,17 +123,30 @@ impl CallerJob {
                 }
             }
         }
-        Ok(())
+        Ok(PreparedCaller::Nothing)
     }
 
     /// The job itself.
-    pub(crate) async fn run(&self, cell: &Cell, id: CallerId) -> Result<LoadTally, JobError> {
+    pub(crate) async fn run(
+        &self,
+        cell: &Cell,
+        id: CallerId,
+        prepared: PreparedCaller,
+    ) -> Result<LoadTally, JobError> {
         let place = self.place(id)?;
+        match prepared {
+            PreparedCaller::Nothing => {}
+            PreparedCaller::Producer(producer) => return self.produce(producer, id).await,
+            PreparedCaller::Committers(all) => return self.commit(cell, all, id).await,
+        }
         Ok(match self {
             Self::Write { megabytes, .. } => bytes_jobs::write(cell, &place, *megabytes).await?,
             Self::Read { .. } => bytes_jobs::read(cell, &place).await?,
-            Self::Append { operations, record_size, .. } => {
-                bytes_jobs::append(cell, &place, *operations, *record_size).await?
+            Self::Append { operations, batch, record_size, .. } => {
+                bytes_jobs::append(cell, &place, (*operations, *batch), *record_size).await?
+            }
+            Self::Follow { seconds, a_second, .. } => {
+                producer_jobs::follow(cell, &place, (*seconds, *a_second)).await?
             }
             Self::Create { naming, operations, batch, at_most, .. } => {
                 name_jobs::create(cell, &place, *naming, (*operations, *at_most), *batch).await?
@@ -109,6 +164,45 @@ impl CallerJob {
             Self::Mix { population, mix, operations, .. } => {
                 mix::run(cell, &place, *population, *mix, *operations, id).await?
             }
+            other => unreachable!("it was prepared: {other:?}"),
+        })
+    }
+
+    /// A job of one producer.
+    async fn produce(&self, producer: Producer, id: CallerId) -> Result<LoadTally, JobError> {
+        Ok(match self {
+            Self::Produce { operations, record_size, .. } => {
+                producer_jobs::produce(producer, *operations, *record_size).await?
+            }
+            Self::ProduceAwaited { operations, record_size, .. } => {
+                producer_jobs::produce_awaited(producer, *operations, *record_size).await?
+            }
+            Self::ProducePaced { seconds, a_second, record_size, .. } => {
+                let pace = (*seconds, *a_second);
+                producer_jobs::produce_paced(producer, pace, *record_size, id).await?
+            }
+            other => unreachable!("it has no producer: {other:?}"),
+        })
+    }
+
+    /// A job of producers that have no bytes.
+    async fn commit(
+        &self,
+        cell: &Cell,
+        mut all: Vec<Committer>,
+        id: CallerId,
+    ) -> Result<LoadTally, JobError> {
+        Ok(match self {
+            Self::Commits { seconds, .. } => commit_jobs::commits(cell, all, *seconds, id).await?,
+            Self::WaitLength { waiters, seconds, .. } => {
+                let probe = all.pop().expect("one was opened");
+                commit_jobs::wait_length(cell, probe, *waiters, *seconds).await?
+            }
+            Self::ChunkOperations { what, operations, .. } => {
+                let one = all.pop().expect("one was opened");
+                commit_jobs::chunk_operations(cell, one, *what, *operations).await?
+            }
+            other => unreachable!("it commits nothing: {other:?}"),
         })
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! Leases are asked for on a thousand files: who appends asks again and again for the same chunk.
 
-use super::job::{CallerId, JobError};
+use super::caller::{CallerId, JobError};
 use super::tally::LoadTally;
 use crate::meta::population::{Naming, Population};
 use cairn_client::{Cell, CreateOptions, Error};

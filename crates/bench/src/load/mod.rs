@@ -9,12 +9,16 @@
 //! ```
 
 mod bytes_jobs;
+mod caller;
+mod commit_jobs;
 mod job;
 mod mix;
 mod name_jobs;
 mod process;
+mod producer_jobs;
 mod tally;
 
+pub(crate) use commit_jobs::ChunkOperation;
 pub(crate) use job::CallerJob;
 pub(crate) use mix::RequestMix;
 pub use process::LoadProcess;
@@ -33,6 +37,8 @@ pub(crate) struct Load {
     pub(crate) processes: u64,
     pub(crate) callers: u64,
     pub(crate) deadline_s: u64,
+    /// Whom the callers say that they are, as `--as` has it; nobody else than who runs the bench.
+    pub(crate) by: Option<&'static str>,
 }
 
 /// What came of it.
@@ -100,6 +106,7 @@ impl RunningLoad {
             let mut command = Command::new(std::env::current_exe().doing(doing)?);
             command
                 .args(["--cell", cell, "--deadline", &load.deadline_s.to_string()])
+                .args(load.by.iter().flat_map(|who| ["--as", who]))
                 .args(["bench-load", "--job", &job])
                 .args(["--process", &process.to_string()])
                 .args(["--processes", &load.processes.to_string()])

@@ -1,6 +1,6 @@
 //! Jobs on names: creations, renames, deletions, look-ups.
 
-use super::job::CallerId;
+use super::caller::CallerId;
 use super::tally::LoadTally;
 use crate::meta::population::{Naming, Population};
 use cairn_client::{Cell, CreateOptions, Error};

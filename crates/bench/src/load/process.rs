@@ -1,6 +1,7 @@
 //! One process of a load.
 
-use super::job::{CallerId, CallerJob};
+use super::caller::CallerId;
+use super::job::CallerJob;
 use super::tally::LoadTally;
 use crate::error::{BenchError, Doing};
 use cairn_client::Cell;
@@ -38,17 +39,18 @@ impl LoadProcess {
     /// With what was in its way.
     pub async fn run(self, cell: Cell) -> Result<(), BenchError> {
         let doing = || "making a load".to_owned();
+        let mut prepared = Vec::new();
         for caller in 0..self.callers {
-            self.job.prepare(&cell, self.id(caller)).await.doing(doing)?;
+            prepared.push(self.job.prepare(&cell, self.id(caller)).await.doing(doing)?);
         }
         println!("ready");
         let mut word = String::new();
         std::io::stdin().lock().read_line(&mut word).doing(doing)?;
         let begun = Instant::now();
         let mut callers = JoinSet::new();
-        for caller in 0..self.callers {
+        for (caller, prepared) in (0..self.callers).zip(prepared) {
             let (job, cell, id) = (self.job.clone(), cell.clone(), self.id(caller));
-            callers.spawn(async move { job.run(&cell, id).await });
+            callers.spawn(async move { job.run(&cell, id, prepared).await });
         }
         let mut all = LoadTally::default();
         while let Some(done) = callers.join_next().await {

@@ -57,7 +57,7 @@ pub(super) enum MetaStep {
     LookUps,
     /// Durable creations, renames and deletions
     Changes,
-    /// Creations and look-ups without a quota and with one, in turn
+    /// Creations and look-ups without quota and permissions, and with them, in turn
     Quotas,
     /// Snapshots of all the files; creations in and beside them and look-ups meanwhile
     Snapshots,

@@ -8,34 +8,42 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Tells figures.
-pub(super) struct Figures<'o> {
+pub(crate) struct Figures<'o> {
     printer: &'o Printer,
     /// What a peer did, by the figure's name.
     peer: BTreeMap<String, f64>,
 }
 
 /// One figure.
-pub(super) struct Figure<'a> {
+pub(crate) struct Figure<'a> {
     /// In a few words; names it for programs too.
-    pub(super) what: &'a str,
-    pub(super) value: f64,
-    pub(super) digits: usize,
-    pub(super) unit: &'a str,
+    pub(crate) what: &'a str,
+    pub(crate) value: f64,
+    pub(crate) digits: usize,
+    pub(crate) unit: &'a str,
     /// What issue 3 asks for; empty where it asks for nothing.
-    pub(super) wanted: &'a str,
+    pub(crate) wanted: &'a str,
 }
 
 impl<'o> Figures<'o> {
-    pub(super) fn new(printer: &'o Printer) -> Self {
+    pub(crate) fn new(printer: &'o Printer) -> Self {
         Self { printer, peer: BTreeMap::new() }
     }
 
     /// A peer's figures, by name.
-    pub(super) fn beside(&mut self, peer: BTreeMap<String, f64>) {
+    pub(crate) fn beside(&mut self, peer: BTreeMap<String, f64>) {
         self.peer = peer;
     }
 
-    pub(super) fn title(&self, files: u64, names: Naming) -> Result<(), BenchError> {
+    /// The head of a table.
+    pub(crate) fn head(&self, what: &str) -> Result<(), BenchError> {
+        if self.printer.json() {
+            return Ok(());
+        }
+        self.printer.line(&format!("{what:<48} {:>14} {:<12} {:<16}", "measured", "", "wanted"))
+    }
+
+    pub(crate) fn title(&self, files: u64, names: Naming) -> Result<(), BenchError> {
         if self.printer.json() {
             return Ok(());
         }
@@ -48,11 +56,11 @@ impl<'o> Figures<'o> {
     }
 
     /// What is being done, for who waits; nothing for programs.
-    pub(super) fn progress(&self, text: &str) -> Result<(), BenchError> {
+    pub(crate) fn progress(&self, text: &str) -> Result<(), BenchError> {
         if self.printer.json() { Ok(()) } else { self.printer.line(&format!("… {text}")) }
     }
 
-    pub(super) fn tell(&self, figure: &Figure<'_>) -> Result<(), BenchError> {
+    pub(crate) fn tell(&self, figure: &Figure<'_>) -> Result<(), BenchError> {
         let Figure { what, value, digits, unit, wanted } = *figure;
         let peer = self.peer.get(what);
         if self.printer.json() {

@@ -30,14 +30,14 @@ mod start;
 mod watch;
 
 pub(crate) use arguments::Meta;
+pub(crate) use figures::{Figure, Figures};
 pub(crate) use hollow_servers::ServersPart;
+pub(crate) use rig::Rig;
 pub(crate) use seeding::SeedPart;
 
 use crate::error::BenchError;
 use crate::surroundings::Surroundings;
 use arguments::MetaStep;
-use figures::Figures;
-use rig::Rig;
 
 /// Says before anything is begun what cannot be done.
 ///

@@ -15,11 +15,11 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// The master, and its chunkservers where its files have chunks.
-pub(super) struct Rig {
-    pub(super) population: Population,
-    pub(super) options: Options,
+pub(crate) struct Rig {
+    pub(crate) population: Population,
+    pub(crate) options: Options,
     /// Where files of the bench may go.
-    pub(super) scratch: std::path::PathBuf,
+    pub(crate) scratch: std::path::PathBuf,
     data: String,
     // Ends before the master does.
     _servers: Option<HollowServers>,
@@ -31,7 +31,7 @@ pub(super) struct Rig {
 impl Rig {
     /// Fills a directory called `name`, starts a master on it, and waits until every replica is
     /// told of.
-    pub(super) fn filled(
+    pub(crate) fn filled(
         around: &Surroundings,
         name: &str,
         population: Population,
@@ -60,7 +60,7 @@ impl Rig {
 
     /// Starts two masters on empty disks and takes them into the group: how long it takes until
     /// they have all that there is, and vote.
-    pub(super) fn grow(&mut self, around: &Surroundings) -> Result<Duration, BenchError> {
+    pub(crate) fn grow(&mut self, around: &Surroundings) -> Result<Duration, BenchError> {
         let doing = || "making a group of the master".to_owned();
         let Surroundings { program, janitor, directory, .. } = around;
         let at = free_addresses(2).doing(doing)?;
@@ -82,22 +82,22 @@ impl Rig {
     }
 
     /// Where the members listen that are not in charge.
-    pub(super) fn company(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn company(&self) -> impl Iterator<Item = &str> {
         self.company.iter().map(ServerProcess::address)
     }
 
     /// Where the master listens.
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.master.address()
     }
 
     /// The number of its process.
-    pub(super) fn master_pid(&self) -> u32 {
+    pub(crate) fn master_pid(&self) -> u32 {
         self.master.pid().expect("it runs whenever a step has the rig")
     }
 
     /// Kills the master and starts it anew, with a checkpoint after so many records.
-    pub(super) fn restart(&mut self, checkpoint_every: Option<u64>) -> Result<(), BenchError> {
+    pub(crate) fn restart(&mut self, checkpoint_every: Option<u64>) -> Result<(), BenchError> {
         self.master.kill();
         let mut arguments = ["master", "--data", &self.data].map(str::to_owned).to_vec();
         if let Some(count) = checkpoint_every {
@@ -107,7 +107,7 @@ impl Rig {
     }
 
     /// Waits until the master knows every replica of the population.
-    pub(super) fn wait_until_told(&self) -> Result<(), BenchError> {
+    pub(crate) fn wait_until_told(&self) -> Result<(), BenchError> {
         if !self.population.chunks {
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Rig {
     }
 
     /// Does something as a client of the master.
-    pub(super) fn with_cell<T, F>(
+    pub(crate) fn with_cell<T, F>(
         &self,
         doing: impl Fn() -> String,
         work: impl FnOnce(Cell) -> F,
@@ -131,12 +131,13 @@ impl Rig {
     }
 
     /// Processes of callers that all do `job`.
-    pub(super) fn load(&self, job: CallerJob, processes: u64, callers: u64) -> Load {
-        Load { job, processes, callers, deadline_s: self.options.deadline.as_secs().max(60) }
+    pub(crate) fn load(&self, job: CallerJob, processes: u64, callers: u64) -> Load {
+        let deadline_s = self.options.deadline.as_secs().max(60);
+        Load { job, processes, callers, deadline_s, by: None }
     }
 
     /// One run of a load; the CPU seconds are the clients' and the master's.
-    pub(super) fn run(&self, load: &Load) -> Result<LoadFigures, BenchError> {
+    pub(crate) fn run(&self, load: &Load) -> Result<LoadFigures, BenchError> {
         let mut all = self.run_together(std::slice::from_ref(load))?;
         all.pop().ok_or_else(|| {
             let cause = BenchCause::Part("no load was run".to_owned());
@@ -145,12 +146,12 @@ impl Rig {
     }
 
     /// Runs loads side by side. The master's CPU seconds are told with each, and are all of them's.
-    pub(super) fn run_together(&self, loads: &[Load]) -> Result<Vec<LoadFigures>, BenchError> {
+    pub(crate) fn run_together(&self, loads: &[Load]) -> Result<Vec<LoadFigures>, BenchError> {
         self.run_beside(loads, || Ok(())).map(|(figures, ())| figures)
     }
 
     /// The same, and does something else when they have begun.
-    pub(super) fn run_beside<T>(
+    pub(crate) fn run_beside<T>(
         &self,
         loads: &[Load],
         work: impl FnOnce() -> Result<T, BenchError>,

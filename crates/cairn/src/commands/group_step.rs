@@ -202,7 +202,15 @@ async fn primary(masters: &Masters, told: &[Address]) -> Result<ListMastersAnswe
             continue;
         }
         match masters.list(&address).await {
-            Ok(answer) if answer.role == MasterRole::Primary => return Ok(answer),
+            Ok(mut answer) if answer.role == MasterRole::Primary => {
+                // One that has always been alone never said where it is.
+                let is_untold = |it: &&mut Member| it.address.as_str().is_empty();
+                let all = answer.members.iter_mut().map(|status| &mut status.member);
+                all.filter(|it| it.id == answer.me)
+                    .filter(is_untold)
+                    .for_each(|it| it.address = address.clone());
+                return Ok(answer);
+            }
             Ok(answer) => {
                 let others = answer.members.into_iter().map(|it| it.member.address);
                 next.extend(others.filter(|it| !it.as_str().is_empty()));

@@ -75,6 +75,7 @@ pub(crate) fn kind_text(kind: JobKind) -> &'static str {
         JobKind::Drain => "drain",
         JobKind::Balance => "balance",
         JobKind::Policy => "policy",
+        JobKind::Settle => "settle",
     }
 }
 

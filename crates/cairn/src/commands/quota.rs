@@ -30,7 +30,7 @@ enum QuotaVerb {
     /// Limit what may lie below a directory; what is there stays
     Set {
         /// Files and directories below it
-        #[arg(long, value_name = "COUNT", required_unless_present = "bytes")]
+        #[arg(long, value_name = "COUNT")]
         names: Option<u64>,
         /// Bytes in files below it: 4096, 500M, 10G, 2T; what is being written counts in chunks
         #[arg(long, value_name = "SIZE")]
@@ -61,6 +61,11 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     let (paths, change, verbose) = match quota.change {
         None => (quota.paths, None, false),
+        Some(QuotaVerb::Set { names: None, bytes: None, .. }) => {
+            let why = "no limit is named: neither --names nor --bytes";
+            let advice = "write 'cairn quota set --names COUNT --bytes SIZE PATH', or one of both";
+            return Err(CliError::usage("reading the command line", why, advice));
+        }
         Some(QuotaVerb::Set { names, bytes, verbose, paths }) => {
             let bytes = bytes.map(MemorySize::bytes);
             (paths, Some(QuotaChange { names, bytes, clears: false }), verbose)

@@ -36,6 +36,7 @@ pub(crate) struct ServerJson {
     rack: String,
     state: &'static str,
     duty: &'static str,
+    full: bool,
     capacity: u64,
     used: u64,
     stored: u64,
@@ -59,6 +60,7 @@ impl ServerJson {
             rack: status.at.rack.to_string(),
             state: state_text(status.state),
             duty: duty_text(status.duty),
+            full: status.full,
             capacity: status.capacity,
             used: status.used,
             stored: status.stored,
@@ -138,9 +140,10 @@ fn duty_text(duty: ServerDuty) -> &'static str {
     }
 }
 
-/// `live`; `draining`; or `dead, draining`.
+/// `live`; `full`; `draining`; or `dead, draining`.
 fn shown_state(status: &ServerStatus) -> String {
     match (status.state, status.duty) {
+        (ServerState::Live, ServerDuty::Serving) if status.full => "full".to_owned(),
         (state, ServerDuty::Serving) => state_text(state).to_owned(),
         (ServerState::Live, duty) => duty_text(duty).to_owned(),
         (state, duty) => format!("{}, {}", state_text(state), duty_text(duty)),

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 /// Arguments of `settings`.
 #[derive(Args, Debug)]
 pub(crate) struct SettingsArguments {
-    /// Change one: clone_rate=16M, clones_per_server=4, clones_per_cell=1024
+    /// Change one: clone_rate=16M, clones_per_server=4, clones_per_cell=1024,
+    /// settle_rate=8M (0: streams are not settled), settle_after_ms=600000
     #[arg(value_name = "NAME=VALUE")]
     changes: Vec<String>,
 }
@@ -21,7 +22,7 @@ pub(crate) struct SettingsArguments {
 type Row = (&'static str, u64, &'static str);
 
 /// All of them; those that can be changed are the last.
-fn rows(config: &CellConfig) -> [Row; 16] {
+fn rows(config: &CellConfig) -> [Row; 18] {
     [
         ("chunk_size", config.chunk_size, "bytes of a full chunk"),
         ("block_size", config.block_size.into(), "bytes under one checksum"),
@@ -39,10 +40,21 @@ fn rows(config: &CellConfig) -> [Row; 16] {
         (CHANGEABLE[0], config.clone_rate, "bytes a second that a server takes for all its clones"),
         (CHANGEABLE[1], config.clones_per_server.into(), "clones that a server takes, and gives"),
         (CHANGEABLE[2], config.clones_per_cell.into(), "clones of the cell at once"),
+        (
+            CHANGEABLE[3],
+            config.settle_rate,
+            "bytes a second that a server copies to settle streams",
+        ),
+        (
+            CHANGEABLE[4],
+            config.settle_after_ms,
+            "how long a stream is quiet before its end is, too",
+        ),
     ]
 }
 
-const CHANGEABLE: [&str; 3] = ["clone_rate", "clones_per_server", "clones_per_cell"];
+const CHANGEABLE: [&str; 5] =
+    ["clone_rate", "clones_per_server", "clones_per_cell", "settle_rate", "settle_after_ms"];
 
 /// What is to be changed.
 fn parse(changes: &[String]) -> Result<ChangeSettings, CliError> {
@@ -67,6 +79,14 @@ fn parse(changes: &[String]) -> Result<ChangeSettings, CliError> {
             "clones_per_cell" => {
                 all.clones_per_cell = count();
                 all.clones_per_cell.is_some()
+            }
+            "settle_rate" => {
+                all.settle_rate = value.parse::<MemorySize>().ok().map(MemorySize::bytes);
+                all.settle_rate.is_some()
+            }
+            "settle_after_ms" => {
+                all.settle_after_ms = value.parse().ok();
+                all.settle_after_ms.is_some()
             }
             _ if rows(&CellConfig::default()).iter().any(|row| row.0 == name) => {
                 let advice = format!("these can be changed: {}", CHANGEABLE.join(", "));
@@ -106,8 +126,9 @@ fn print(config: &CellConfig, output: &Output) -> Result<(), CliError> {
     }
     let mut table = Table::new(&[false, true, false]);
     for (name, value, about) in rows(config) {
-        let is_rate = name == CHANGEABLE[0];
+        let is_rate = [CHANGEABLE[0], CHANGEABLE[3]].contains(&name);
         let text = match value {
+            0 if name == CHANGEABLE[3] => "off".to_owned(),
             0 if is_rate => "no limit".to_owned(),
             value if is_rate => size_text(value, true),
             value => value.to_string(),
@@ -133,9 +154,15 @@ mod tests {
         let expected = ChangeSettings {
             clone_rate: Some(16 << 20),
             clones_per_server: Some(4),
-            clones_per_cell: None,
+            ..ChangeSettings::default()
         };
         assert_eq!(of(&["clone_rate=16M", "clones_per_server=4"]), Ok(expected));
+        let settles = ChangeSettings {
+            settle_rate: Some(1 << 20),
+            settle_after_ms: Some(500),
+            ..ChangeSettings::default()
+        };
+        assert_eq!(of(&["settle_rate=1M", "settle_after_ms=500"]), Ok(settles));
         assert_eq!(of(&["clone_rate=0"]).map(|it| it.clone_rate), Ok(Some(0)));
         for (words, why) in [
             ("lease_ms=5", "founded"),

@@ -9,6 +9,7 @@ use crate::cli_error::CliError;
 use crate::exit_codes::Exit;
 use crate::output::Output;
 use crate::session::Session;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     list("resources", &["status", "--resources"], "What each process takes, and may take", &[]),
     route("masters", &["masters"], "The masters: who is in charge, how far each is"),
     list("jobs", &["jobs"], "What the cell is at, and how far", &[]),
-    list("ls", &["ls"], "Names in a directory", &[ApiParameter::Directory]),
+    list("ls", &["ls"], "Names in a directory, or what can be brought back", LS),
     list(
         "stat",
         &["stat"],
@@ -83,6 +84,15 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         &[ApiParameter::Path, ApiParameter::Flag("--chunks")],
     ),
     list("explain", &["explain"], "Why a path is as it is", &[ApiParameter::Path]),
+];
+
+/// What `ls` may be asked.
+const LS: &[ApiParameter] = &[
+    ApiParameter::Directory,
+    ApiParameter::Flag("--all"),
+    ApiParameter::Flag("--directory"),
+    ApiParameter::Flag("--recursive"),
+    ApiParameter::Flag("--deleted"),
 ];
 
 const fn route(
@@ -135,8 +145,11 @@ pub(crate) fn words(route: &ApiRoute, query: &str) -> Result<Vec<String>, CliErr
     };
     let mut words: Vec<String> = vec!["cairn".to_owned()];
     words.extend(route.command.iter().map(|word| (*word).to_owned()));
-    let mut place = None;
+    let (mut place, mut said) = (None, BTreeSet::new());
     for (name, says) in form_urlencoded::parse(query.as_bytes()) {
+        if !said.insert(name.clone()) {
+            return refuse(format!("{name} is said twice"));
+        }
         let known = route.parameters.iter().find(|parameter| parameter.name() == name);
         match known {
             None => return refuse(format!("'{name}' is nothing that it knows")),
@@ -186,6 +199,8 @@ mod tests {
         let words = said("stat", "path=/a%20b%2Fc&chunks=true").expect("good");
         assert_eq!(words, ["cairn", "stat", "--chunks", "--", "/a b/c"]);
         assert_eq!(said("ls", "").expect("the root"), ["cairn", "ls"]);
+        let all = said("ls", "all=true&deleted=true&recursive=false").expect("good");
+        assert_eq!(all, ["cairn", "ls", "--all", "--deleted"]);
         for (name, query, part) in [
             ("ls", "path=cairn://other:1/", "no path of this cell"),
             ("ls", "path=-R", "no path of this cell"),
@@ -196,6 +211,8 @@ mod tests {
             ("stat", "chunks=true", "path is not said"),
             ("stat", "path=/a&chunks=yes", "true or false"),
             ("status", "x=1", "'x' is nothing"),
+            ("stat", "path=/a&path=/b", "path is said twice"),
+            ("stat", "path=/a&chunks=true&chunks=false", "chunks is said twice"),
         ] {
             let refusal = said(name, query).expect_err("is refused");
             assert!(refusal.contains(part), "{query}: {refusal}");

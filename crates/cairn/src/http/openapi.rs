@@ -17,7 +17,11 @@ pub(crate) fn document(has_cell: bool) -> Value {
     let mut paths = Map::new();
     for (path, about) in PLAIN {
         let content = json!({ "text/plain": { "schema": { "type": "string" } } });
-        let responses = json!({ "200": { "description": about, "content": content } });
+        let mut responses = json!({ "200": { "description": about, "content": content } });
+        if *path == "/readyz" {
+            let why = "Of no use to its cell now: which of its servers, and why";
+            responses["503"] = json!({ "description": why, "content": content });
+        }
         paths.insert((*path).to_owned(), operation(about, &[], &responses));
     }
     for route in ROUTES.iter().filter(|_| has_cell) {
@@ -147,6 +151,7 @@ mod tests {
             let responses = &document["paths"][path]["get"]["responses"];
             assert!(responses["200"]["content"]["text/plain"].is_object());
             assert!(responses.get("default").is_none(), "it promises no JSON: {path}");
+            assert_eq!(responses["503"].is_object(), path == "/readyz", "{responses}");
             assert!(page.contains(path));
         }
         assert!(super::document(false)["paths"].get("/api/v1/status").is_none());

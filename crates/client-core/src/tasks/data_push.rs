@@ -6,15 +6,13 @@
 //!   (`push_window.rs`).
 
 use crate::tasks::push_progress::{FailedPush, PushProgress};
+use crate::tasks::push_window::LATE_DOUBLINGS_MAX;
 use crate::tasks::task_context::TaskContext;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{ErrorCode, Failure, Push, Rpc};
 use cairn_types::{BlockChecksums, PushId, ReplicaAt};
 use std::time::Duration;
-
-/// The time that a push is waited for is doubled so often at most.
-const LATE_DOUBLINGS_MAX: u32 = 4;
 
 /// How long a chain is waited for before the data goes another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +98,7 @@ impl DataPush {
     fn send_to(&mut self, cx: &mut TaskContext<'_>, chain: &[ReplicaAt]) {
         let (first, rest) = chain.split_first().expect("a chunk has a server");
         let block_size = cx.client.cell().block_size;
-        let DataToPush { push, bytes, checksums, block_offset, haste } = &self.data;
+        let DataToPush { push, bytes, checksums, block_offset, .. } = &self.data;
         let request = Push {
             push: *push,
             block_offset: u32::try_from(*block_offset).expect("less than a block"),
@@ -108,18 +106,24 @@ impl DataPush {
             chain: rest.to_vec(),
             block_size,
         };
-        // A second more for each MiB, so that a slow network is not taken for a dead server.
-        let for_size = Duration::from_secs(bytes.len() as u64 >> 20);
-        // A chain is as slow as its slowest, and there is another way for the data.
-        let patience = match haste {
-            _ if rest.is_empty() => cx.client.patience(),
-            PushHaste::Short => cx.client.impatience(),
-            PushHaste::Long => cx.client.patience() / 2,
-        };
-        let patience = (patience + for_size) * (1 << self.late.min(LATE_DOUBLINGS_MAX));
+        let late = self.late.max(cx.client.push_window.slowness()).min(LATE_DOUBLINGS_MAX);
+        let patience = self.patience(cx, rest.is_empty()) * (1 << late);
         let to = (first.address.clone(), first.server);
         let call = cx.call(to, request, bytes.clone(), patience);
         self.progress.sent(call, first.server);
+    }
+
+    /// How long a push is waited for where the line is not slow.
+    fn patience(&self, cx: &TaskContext<'_>, to_one: bool) -> Duration {
+        // A second more for each MiB, so that a slow network is not taken for a dead server.
+        let for_size = Duration::from_secs(self.data.bytes.len() as u64 >> 20);
+        // A chain is as slow as its slowest, and there is another way for the data.
+        let patience = match self.data.haste {
+            _ if to_one => cx.client.patience(),
+            PushHaste::Short => cx.client.impatience(),
+            PushHaste::Long => cx.client.patience() / 2,
+        };
+        patience + for_size
     }
 
     /// A push is done, or not; where the chain broke, the data goes to each server apart.
@@ -134,7 +138,10 @@ impl DataPush {
     ) -> Result<(), FailedPush> {
         let result = Push::answer(result.map(|answer| answer.response));
         match &result {
-            Ok(_) => cx.client.push_window.in_time(cx.id),
+            Ok(_) => {
+                let usual = self.patience(cx, self.is_apart() || self.chain.len() == 1);
+                cx.client.push_window.in_time(cx.now(), cx.id, usual);
+            }
             Err(failure) if failure.code == ErrorCode::DeadlineExceeded => {
                 cx.client.push_window.late(cx.now(), cx.id);
                 self.late += 1;

@@ -14,13 +14,20 @@
 //! - PW2: a limit is halved once for all that were sent before it was halved last: they stood in
 //!   the same line.
 //! - PW3: whoever waits has its turn in the order in which it came.
+//! - PW4: while the line is slow, all that is pushed is waited for longer: twice as long after each
+//!   halving, and half of that after a push that took little of its time. Else each new piece would
+//!   be sent twice, once to find out what the one before it has found out.
 
 use crate::ids::TaskId;
 use cairn_types::Time;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// Bytes on their way at once, at the most.
 const LIMIT_MAX: u64 = 256 << 20;
+
+/// The time that pushes are waited for is doubled so often at most.
+pub(crate) const LATE_DOUBLINGS_MAX: u32 = 4;
 
 /// Data on its way.
 #[derive(Debug)]
@@ -35,6 +42,8 @@ pub(crate) struct PushWindow {
     limit: u64,
     /// When it was halved last.
     halved: Time,
+    /// How often the time that pushes are waited for is doubled (PW4).
+    slowness: u32,
     on_their_way: BTreeMap<TaskId, OnItsWay>,
     /// The sum of them.
     size: u64,
@@ -44,7 +53,8 @@ pub(crate) struct PushWindow {
 impl Default for PushWindow {
     fn default() -> Self {
         let (on_their_way, waiting) = (BTreeMap::new(), VecDeque::new());
-        Self { limit: LIMIT_MAX, halved: Time::default(), on_their_way, size: 0, waiting }
+        let (limit, halved, slowness) = (LIMIT_MAX, Time::default(), 0);
+        Self { limit, halved, slowness, on_their_way, size: 0, waiting }
     }
 }
 
@@ -81,11 +91,20 @@ impl PushWindow {
         self.size += size;
     }
 
-    /// A push ended in time: a window that is full of such grows by about one of them.
-    pub(crate) fn in_time(&mut self, task: TaskId) {
-        let Some(OnItsWay { size, .. }) = self.on_their_way.get(&task) else { return };
+    /// How often the time that a push is waited for is to be doubled (PW4).
+    pub(crate) fn slowness(&self) -> u32 {
+        self.slowness
+    }
+
+    /// A push ended in time, for which `usual` would be waited where the line is not slow: a window
+    /// that is full of such grows by about one of them.
+    pub(crate) fn in_time(&mut self, now: Time, task: TaskId, usual: Duration) {
+        let Some(OnItsWay { size, since }) = self.on_their_way.get(&task) else { return };
         let more = size.saturating_mul(*size) / self.limit;
         self.limit = (self.limit + more.max(1)).min(LIMIT_MAX);
+        if now.since(*since) * 2 < usual * (1 << self.slowness.saturating_sub(1)) {
+            self.slowness = self.slowness.saturating_sub(1);
+        }
     }
 
     /// A push was not answered in time (PW2).
@@ -93,6 +112,7 @@ impl PushWindow {
         let Some(OnItsWay { since, .. }) = self.on_their_way.get(&task) else { return };
         if *since >= self.halved {
             (self.limit, self.halved) = ((self.size / 2).max(1), now);
+            self.slowness = (self.slowness + 1).min(LATE_DOUBLINGS_MAX);
         }
         assert!((1..=LIMIT_MAX).contains(&self.limit), "a limit lets something go (PW1)");
     }
@@ -109,7 +129,7 @@ impl PushWindow {
 
 #[cfg(test)]
 mod tests {
-    use super::{LIMIT_MAX, PushWindow};
+    use super::{LATE_DOUBLINGS_MAX, LIMIT_MAX, PushWindow};
     use crate::ids::TaskId;
     use cairn_types::Time;
     use std::time::Duration;
@@ -152,13 +172,36 @@ mod tests {
         assert_eq!(window.limit, 5);
         let mut before = window.limit;
         for _ in 0..100 {
-            window.in_time(TaskId(1));
+            window.in_time(at(3), TaskId(1), Duration::from_millis(1));
             assert!(window.limit > before);
             before = window.limit;
         }
         assert!(before >= 40, "{before}");
         window.limit = LIMIT_MAX;
-        window.in_time(TaskId(1));
+        window.in_time(at(3), TaskId(1), Duration::from_millis(1));
         assert_eq!(window.limit, LIMIT_MAX);
+    }
+
+    #[test]
+    fn while_the_line_is_slow_pushes_are_waited_for_longer_and_no_longer_than_that() {
+        let (mut window, usual) = (PushWindow::default(), Duration::from_secs(1));
+        for round in 0..8 {
+            let now = at(1 + 10_000 * round);
+            window.begin(now, TaskId(1), 10);
+            window.begin(now, TaskId(2), 10);
+            (1..=2).for_each(|id| window.late(now + usual, TaskId(id)));
+            let known = u32::try_from(round + 1).expect("small").min(LATE_DOUBLINGS_MAX);
+            assert_eq!(window.slowness(), known, "once for all that stood in one line");
+            (1..=2).for_each(|id| window.leave(TaskId(id)));
+        }
+        let mut waited = |millis: u64| {
+            window.begin(at(100_000), TaskId(3), 10);
+            window.in_time(at(100_000 + millis), TaskId(3), usual);
+            window.leave(TaskId(3));
+            window.slowness()
+        };
+        assert_eq!(waited(4_001), 4, "half the time would have been little more than enough");
+        assert_eq!(waited(3_999), 3);
+        assert_eq!([400, 400, 400, 400].map(waited), [2, 1, 0, 0]);
     }
 }

@@ -76,8 +76,14 @@ impl SlowLink {
         }
     }
 
-    /// A step's worth is carried; whoever has waited for too long is told so.
+    /// Whoever has waited for too long is told so; then a step's worth is carried.
     fn step(&mut self, writers: &mut [Writer]) {
+        let late = |(at, call): &mut (usize, Call)| writers[*at].client.now >= call.deadline;
+        let late: Vec<(usize, Call)> = self.waiting.extract_if(.., late).collect();
+        for (at, call) in late {
+            let failure = Failure::unknown(ErrorCode::DeadlineExceeded, "no answer in time");
+            writers[at].client.tell(&call, Err(failure));
+        }
         let mut room = LINK_SIZE;
         while let Some((_, call)) = self.line.front() {
             let size = call.payload.len() - self.carried;
@@ -108,12 +114,6 @@ impl SlowLink {
                 self.waiting.push((*at, copy));
             }
         }
-        let late = |(at, call): &mut (usize, Call)| writers[*at].client.now >= call.deadline;
-        let late: Vec<(usize, Call)> = self.waiting.extract_if(.., late).collect();
-        for (at, call) in late {
-            let failure = Failure::unknown(ErrorCode::DeadlineExceeded, "no answer in time");
-            writers[at].client.tell(&call, Err(failure));
-        }
     }
 }
 
@@ -134,7 +134,7 @@ fn what_clients_send_through_a_slow_link_is_a_small_multiple_of_what_they_store(
             writer.client.pass(STEP);
         }
         steps += 1;
-        assert!(link.sent <= 4 * stored, "{} of {stored} after {steps} steps", link.sent);
+        assert!(2 * link.sent <= 7 * stored, "{} of {stored} after {steps} steps", link.sent);
     }
     let needed = stored / LINK_SIZE;
     assert!(steps < 5 * needed, "{steps} steps, where {needed} would do");

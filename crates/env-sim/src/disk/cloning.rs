@@ -36,9 +36,10 @@ impl DiskState {
         self.names.add(to, copy);
         for (number, page) in pages {
             self.change()?;
-            self.inode(copy)?.write_in_page(&page[..], number * PAGE_SIZE as u64);
+            let place = number * PAGE_SIZE as u64;
+            self.change_inode(copy, |inode| inode.write_in_page(&page[..], place))?;
         }
-        self.inode(copy)?.set_size(size);
+        self.change_inode(copy, |inode| inode.set_size(size))?;
         self.faults.share(source, copy);
         Ok(true)
     }

@@ -7,8 +7,8 @@
 //! ```
 //! Each kind is counted where it bites, so that a run can tell what it reached.
 
-use super::inode::{PAGE_SIZE, page_of};
-use super::{DiskState, InodeNumber, NameTarget, SimDisk};
+use super::inode::{InodeNumber, PAGE_SIZE, page_of};
+use super::{DiskState, NameTarget, SimDisk};
 use cairn_env::{IoFailure, Mapping, UnreadableBytes};
 use cairn_types::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -296,7 +296,7 @@ impl SimDisk {
     pub fn make_unreadable(&self, path: &str, offset: u64) -> bool {
         let mut state = self.state();
         let Some(number) = state.inode_of(path) else { return false };
-        let there = state.files.get(&number).is_some_and(|inode| offset < inode.size());
+        let there = state.files.get(number).is_some_and(|inode| offset < inode.size());
         if there {
             state.faults.unreadable.insert((number, page_of(offset)));
         }
@@ -310,15 +310,15 @@ impl SimDisk {
         let (Some(from), Some(to)) = (state.inode_of(from), state.inode_of(to)) else {
             return false;
         };
-        let Some(content) = state.files.get(&from).and_then(|inode| inode.page(page)) else {
+        let Some(content) = state.files.get(from).and_then(|inode| inode.page(page)) else {
             return false;
         };
-        let Some(victim_file) = state.files.get_mut(&to) else { return false };
+        let Some(victim_file) = state.files.get(to) else { return false };
         if victim_file.page(victim).is_none() || (from, page) == (to, victim) {
             return false;
         }
-        victim_file.replace_page(victim, Some(content));
-        state.files.get_mut(&from).expect("looked up above").replace_page(page, None);
+        state.files.change(to, |inode| inode.replace_page(victim, Some(content)));
+        state.files.change(from, |inode| inode.replace_page(page, None));
         true
     }
 }

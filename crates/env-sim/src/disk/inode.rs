@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Which file it is, whatever its names.
+pub(super) type InodeNumber = u64;
+
 /// Bytes that are written, kept or lost together.
 pub(super) const PAGE_SIZE: usize = 4096;
 /// Bytes that a disk writes at once: a page that is being written may be torn between two.

@@ -1,6 +1,6 @@
 //! The names on a simulated disk: as they look, and as they are durable.
 
-use super::InodeNumber;
+use super::inode::InodeNumber;
 use cairn_env::IoFailure;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,10 +19,11 @@ use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
 use crate::rules::garbage::{is_garbage, is_kept, is_purged, left_out_of, named, since};
 use crate::scheduler::Scheduler;
+use crate::state::ChunkRecord;
 use crate::step::Step;
 use cairn_env::{Caller, LogEvent};
 use cairn_protocol::{
-    ChunkserverToMaster, ErrorCode, Failure, ForgetServer, ForgetServerAnswer, Heartbeat,
+    ChunkserverToMaster, ErrorCode, Failure, ForgetServer, ForgetServerAnswer, Garbage, Heartbeat,
     HeartbeatAnswer, Inventory, InventoryAnswer, Join, JoinAnswer, ReplicaReport, Response,
     ServedReign, ServerState,
 };
@@ -74,9 +75,9 @@ impl Chunks {
         let obeyed = join.term.max(join.highest_handle.term()).max(join.highest_version.term());
         // Past this term as well, or the person's word would be one of a time that is over.
         let newest = obeyed.max(join.served.term).max(self.scheduler.term().number);
-        let known = Self::check_history(step, join.cell, join.served, (server, newest))
-            .and_then(|()| Self::check_log(step, join.served, (server, newest)))
-            .and_then(|()| self.check_term(obeyed, server))
+        let known = check_history(step, join.cell, join.served, (server, newest))
+            .and_then(|()| check_log(step, join.served, (server, newest)))
+            .and_then(|()| check_term(self.scheduler.term().number, obeyed, server))
             .and_then(|()| check_numbers(step, join, newest));
         self.unless_ahead(step, (server, newest), known)?;
         check_place(step, (&self.fleet, &self.scheduler), join)?;
@@ -129,56 +130,6 @@ impl Chunks {
         // It may have come back meanwhile: then it is taken in anew with its next word.
         self.fleet.forget_server(server);
         step.out.reply(from, Ok(Response::ForgetServer(ForgetServerAnswer {})));
-    }
-
-    /// CS1. A group of one cannot win back a term that it does not remember.
-    fn check_term(&self, heard: Term, server: ServerId) -> Result<(), Failure> {
-        let term = self.scheduler.term().number;
-        if heard <= term || broken(Rule::R1) {
-            return Ok(());
-        }
-        let line = format!(
-            "server {server} has obeyed a master of term {heard}, this one is of term {term}: {}",
-            how_to_go_on(heard)
-        );
-        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
-    }
-
-    /// CS1. A server that belongs to no cell has no history.
-    fn check_history(
-        step: &Step<'_>,
-        cell: CellId,
-        served: ServedReign,
-        (server, newest): (ServerId, Term),
-    ) -> Result<(), Failure> {
-        let ServedReign { term, reign, .. } = served;
-        if cell.is_none() || step.state.may_have_had(term, reign) || broken(Rule::R1) {
-            return Ok(());
-        }
-        let line = format!(
-            "server {server} has served a master of term {term} whose changes are not in this \
-             one's log: {}",
-            how_to_go_on(newest)
-        );
-        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
-    }
-
-    /// CS2
-    fn check_log(
-        step: &Step<'_>,
-        served: ServedReign,
-        (server, newest): (ServerId, Term),
-    ) -> Result<(), Failure> {
-        let end = step.state.end_of_term(served.term).filter(|end| *end < served.log);
-        let Some(end) = end.filter(|_| !broken(Rule::R3)) else { return Ok(()) };
-        let line = format!(
-            "server {server} was told of record {} by the master of term {}, which ends at {end} \
-             in this one's log: {}",
-            served.log,
-            served.term,
-            how_to_go_on(newest)
-        );
-        Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
     }
 
     /// Remembers a server that is refused because it knows more than the log, for the person who
@@ -240,9 +191,9 @@ impl Chunks {
     ) -> Result<HeartbeatAnswer, Failure> {
         let newest = beat.term.max(beat.served.term).max(self.scheduler.term().number);
         let server = beat.server;
-        let known = Self::check_history(step, step.state.cell(), beat.served, (server, newest))
-            .and_then(|()| Self::check_log(step, beat.served, (server, newest)))
-            .and_then(|()| self.check_term(beat.term, server));
+        let known = check_history(step, step.state.cell(), beat.served, (server, newest))
+            .and_then(|()| check_log(step, beat.served, (server, newest)))
+            .and_then(|()| check_term(self.scheduler.term().number, beat.term, server));
         self.unless_ahead(step, (server, newest), known)?;
         let term = self.scheduler.term().number;
         if !self.fleet.hear_heartbeat(step.now.time, beat) {
@@ -284,16 +235,12 @@ impl Chunks {
         for report in beat.held.iter().filter(|report| is_kept(step.state, report)) {
             self.fleet.note_unknown(beat.server, report);
         }
-        let mut garbage = Vec::new();
-        for report in &beat.held {
-            if is_garbage(&self.view(step.now, step.state), beat.server, report) {
-                garbage.push(named(report));
-                // It goes with the answer; where that is lost, it is told of again.
-                self.fleet.forget_replica(report.handle, beat.server);
-            }
-        }
+        let chunk = |report: &ReplicaReport| step.state.chunk(report.handle);
+        let chunks: Vec<Option<ChunkRecord>> = beat.held.iter().map(chunk).collect();
+        let garbage = self.take_garbage(step, beat, &chunks);
         let mut left_out = news.left_out;
-        left_out.extend(beat.held.iter().filter_map(|report| left_out_of(step.state, report)));
+        let held = beat.held.iter().zip(&chunks);
+        left_out.extend(held.filter_map(|(report, chunk)| left_out_of(chunk.as_ref(), report)));
         let verify = self.fleet.take_bad_blocks(beat.server);
         let (news, clone_rate) = (news.last, step.state.config().clone_rate);
         let rejoin = false;
@@ -310,6 +257,76 @@ impl Chunks {
             clone_rate,
         })
     }
+}
+
+impl Chunks {
+    /// What of what a server holds can go; `chunks` are those of its reports.
+    fn take_garbage(
+        &mut self,
+        step: &Step<'_>,
+        beat: &Heartbeat,
+        chunks: &[Option<ChunkRecord>],
+    ) -> Vec<Garbage> {
+        let mut garbage = Vec::new();
+        for (report, chunk) in beat.held.iter().zip(chunks) {
+            let view = self.view(step.now, step.state);
+            if is_garbage(&view, beat.server, report, chunk.as_ref()) {
+                garbage.push(named(report));
+                // It goes with the answer; where that is lost, it is told of again.
+                self.fleet.forget_replica(report.handle, beat.server);
+            }
+        }
+        garbage
+    }
+}
+
+/// CS1. A group of one cannot win back a term that it does not remember.
+fn check_term(term: Term, heard: Term, server: ServerId) -> Result<(), Failure> {
+    if heard <= term || broken(Rule::R1) {
+        return Ok(());
+    }
+    let line = format!(
+        "server {server} has obeyed a master of term {heard}, this one is of term {term}: {}",
+        how_to_go_on(heard)
+    );
+    Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+}
+
+/// CS1. A server that belongs to no cell has no history.
+fn check_history(
+    step: &Step<'_>,
+    cell: CellId,
+    served: ServedReign,
+    (server, newest): (ServerId, Term),
+) -> Result<(), Failure> {
+    let ServedReign { term, reign, .. } = served;
+    if cell.is_none() || step.state.may_have_had(term, reign) || broken(Rule::R1) {
+        return Ok(());
+    }
+    let line = format!(
+        "server {server} has served a master of term {term} whose changes are not in this \
+         one's log: {}",
+        how_to_go_on(newest)
+    );
+    Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
+}
+
+/// CS2
+fn check_log(
+    step: &Step<'_>,
+    served: ServedReign,
+    (server, newest): (ServerId, Term),
+) -> Result<(), Failure> {
+    let end = step.state.end_of_term(served.term).filter(|end| *end < served.log);
+    let Some(end) = end.filter(|_| !broken(Rule::R3)) else { return Ok(()) };
+    let line = format!(
+        "server {server} was told of record {} by the master of term {}, which ends at {end} \
+         in this one's log: {}",
+        served.log,
+        served.term,
+        how_to_go_on(newest)
+    );
+    Err(Failure::not_done(ErrorCode::NotPrimaryMaster, line))
 }
 
 fn how_to_go_on(newest: Term) -> String {

@@ -450,6 +450,7 @@ impl ServerTable {
                 traffic: self.traffic_of(now, server),
                 scrub: server.report.scrub,
                 duty: ServerDuty::default(),
+                full: server.full,
             }
         };
         let mut all: Vec<ServerStatus> = self.servers.iter().map(status).collect();

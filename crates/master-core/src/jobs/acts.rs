@@ -7,8 +7,8 @@ use crate::numbers::TermNumbers;
 use crate::record::Record;
 use cairn_env::Caller;
 use cairn_protocol::{
-    CloneChunk, CopyChunk, Failure, GrantLease, Probe, Raise as RaiseRequest, ReplicaReport,
-    RevokeLease, SecondaryFailedAnswer,
+    AssembleChunk, CloneChunk, CopyChunk, DropClone, Failure, GrantLease, Probe,
+    Raise as RaiseRequest, ReplicaReport, RevokeLease, SecondaryFailedAnswer,
 };
 use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, Random, ReplicaAt, ServerId, Time};
 
@@ -22,6 +22,9 @@ pub(crate) enum Question {
     Revoke(RevokeLease),
     Clone(CloneChunk),
     Copy(CopyChunk),
+    Assemble(AssembleChunk),
+    /// To let go of what was made there; nobody waits for the answer.
+    Drop(DropClone),
 }
 
 /// One thing that a job wants done.
@@ -59,6 +62,8 @@ pub(crate) enum Act {
 
     /// A producer's chunk is made at this place, or is not.
     Allocated(Result<ChunkHandle, Failure>),
+    /// A chunk made of ranges stands in their place, or does not.
+    Assembled(Result<(), Failure>),
     /// A stream's chunk is sealed, or is not.
     Sealed(ChunkHandle, Result<(), Failure>),
 

@@ -5,7 +5,8 @@ use crate::applied::Applied;
 use crate::chunk_place::ChunkPlace;
 use crate::view::View;
 use cairn_protocol::{
-    CloneChunkAnswer, CopyChunkAnswer, Failure, GrantLeaseAnswer, ProbeAnswer, ReplicaReport,
+    AssembleChunkAnswer, CloneChunkAnswer, CopyChunkAnswer, Failure, GrantLeaseAnswer, ProbeAnswer,
+    ReplicaReport,
 };
 use cairn_types::{ServerId, Time};
 
@@ -24,6 +25,8 @@ pub(crate) enum JobEvent<'a> {
     CloneAnswered(Result<CloneChunkAnswer, Failure>),
     /// A replica has been copied on its server, or has not.
     CopyAnswered(ServerId, Result<CopyChunkAnswer, Failure>),
+    /// A chunk is put together on a server, or is not.
+    AssembleAnswered(ServerId, Result<AssembleChunkAnswer, Failure>),
     /// The job's record is applied.
     Applied(&'a Applied),
 }

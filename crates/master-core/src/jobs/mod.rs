@@ -10,7 +10,7 @@
 //!      ├───────┼─► GrowJob ──┤
 //!      ├───────┼─► CopyOnWriteJob ─► GrantJob
 //!      └───────┼─► LeaveOutJob
-//!              └─► AllocateJob, SealJob (of streams)
+//!              └─► AllocateJob, SealJob, AssembleJob (of streams)
 //! ```
 //! - JB1: a job changes nothing but itself: it looks at what is known, takes an event and says what
 //!   is to be done (`acts.rs`).
@@ -18,6 +18,7 @@
 
 pub(crate) mod acts;
 pub(crate) mod allocate;
+pub(crate) mod assemble;
 pub(crate) mod close;
 pub(crate) mod copy_on_write;
 mod creation;
@@ -39,6 +40,7 @@ pub(crate) mod waiters;
 use crate::underway::Activity;
 use acts::Acts;
 use allocate::AllocateJob;
+use assemble::AssembleJob;
 use close::CloseJob;
 use copy_on_write::CopyOnWriteJob;
 use events::{JobEvent, PlaceView};
@@ -68,6 +70,7 @@ pub(crate) enum PlaceJob {
     Copy(CopyOnWriteJob),
     Allocate(AllocateJob),
     Seal(SealJob),
+    Assemble(AssembleJob),
 }
 
 impl From<CopyOnWriteJob> for PlaceJob {
@@ -92,6 +95,7 @@ impl PlaceJob {
             Self::Copy(job) => job.on(at, event, acts),
             Self::Allocate(job) => job.on(at, event, acts),
             Self::Seal(job) => job.on(at, event, acts),
+            Self::Assemble(job) => job.on(at, event, acts),
         }
     }
 
@@ -109,6 +113,7 @@ impl PlaceJob {
             Self::Copy(job) => job.doing(),
             Self::Allocate(job) => Activity::Making(job.handle()),
             Self::Seal(job) => Activity::Changing(job.handle()),
+            Self::Assemble(job) => Activity::Making(job.handle()),
         }
     }
 
@@ -127,6 +132,7 @@ impl PlaceJob {
             Self::Copy(job) => job.describe(),
             Self::Allocate(job) => job.describe(),
             Self::Seal(job) => job.describe(),
+            Self::Assemble(job) => job.describe(),
         }
     }
 }

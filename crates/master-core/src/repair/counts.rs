@@ -4,6 +4,7 @@
 use super::rests::Rests;
 use super::survey::Survey;
 use super::under_way::ClonesUnderWay;
+use crate::rules::condition::{Condition, Undecided};
 use crate::rules::lacking::Urgency;
 use crate::rules::members::current;
 use crate::rules::placement::CopyTakers;
@@ -19,11 +20,12 @@ const BAD_LOOKED_AT_MAX: usize = 16_384;
 /// to be as these are.
 const LACKING_LOOKED_AT_MAX: usize = 4096;
 
-/// Chunks that lack replicas, and have one to copy, as many as are looked at.
+/// Chunks that lack replicas, and have one to copy and to join, as many as are looked at.
 fn with_source(survey: &Survey) -> impl Iterator<Item = ChunkHandle> {
     let first = (Urgency::first_with_source(), ChunkHandle::default());
     let lacking = survey.index().from(first).take_while(|(it, _)| it.need == CopyNeed::Lack);
-    lacking.take(LACKING_LOOKED_AT_MAX).map(|(_, handle)| handle)
+    let handles = lacking.take(LACKING_LOOKED_AT_MAX).map(|(_, handle)| handle);
+    handles.filter(move |handle| survey.undecided(*handle) != Undecided::LeftToPerson)
 }
 
 /// Whether a server could take a copy of one of the chunks that lack some, or is about to be able.
@@ -76,6 +78,10 @@ pub(super) fn counts(
         no_source += if urgency.good == 0 { count } else { 0 };
         counts.one_left += if urgency.good == 1 { count } else { 0 };
     }
+    let for_person = |(it, _): &(Condition, u64)| it.undecided == Undecided::LeftToPerson;
+    let left_to_person = survey.conditions().counts().filter(for_person).map(|(_, count)| count);
+    // A chunk may lack nothing and be left to a person.
+    no_source = counts.below_goal.min(no_source + left_to_person.sum::<u64>());
     let no_server = without_taker(view, survey, counts.below_goal - no_source);
     assert!(no_server <= counts.below_goal - no_source, "each waits for one thing");
     let lacks = |handle: ChunkHandle| {

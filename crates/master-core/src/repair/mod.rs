@@ -11,6 +11,7 @@
 //!   replica like any other, and this room forgets it.
 //! - RP3: nothing begins while a server may still tell what it holds, nor before one that is away
 //!   is declared dead.
+//! - RP4: none is made of a chunk whose set waits for a decision: no copy could join it.
 //!
 //! Knows what is logged and what chunkservers told; decides nothing about leases.
 
@@ -29,6 +30,7 @@ use crate::jobs::grow::GrowJob;
 use crate::record::Record;
 use crate::rules::chunk_list::RepairOfChunk;
 use crate::rules::cloning::{CloneLoad, FreePlaces, choose_source, plan_clone};
+use crate::rules::condition::Undecided;
 use crate::rules::lacking::Urgency;
 use crate::rules::replica_set::LiveMember;
 use crate::scheduler::Scheduler;
@@ -321,7 +323,8 @@ impl Repair {
             // One that waits to join may wait for a member to come back, or to be dead.
             let patience = if clone.stage == CloneStage::Copied { 2 } else { 1 };
             let stuck = now >= clone.moved + view.term.dead() * patience;
-            let wanted = lacks || (clone.moves && balances);
+            let joins = self.survey.undecided(handle) == Undecided::No;
+            let wanted = joins && (lacks || (clone.moves && balances));
             let leaves = view.state.known_servers().duties().is_draining(clone.receiver.server);
             match clone.stage {
                 CloneStage::Joining => {}
@@ -392,6 +395,7 @@ impl Repair {
             let view = scheduler.view(step.now, step.state, step.fleet);
             if self.clones.get(handle).is_some()
                 || self.rests.rests(now, handle)
+                || self.survey.undecided(handle) != Undecided::No
                 || !places.may_serve(&view, handle)
             {
                 continue;
@@ -399,6 +403,10 @@ impl Repair {
             left -= 1;
             // Since it was written down it may have got what it lacked.
             let Some(urgency) = self.survey.look_at(&view, handle) else { continue };
+            // RP4
+            if self.survey.undecided(handle) != Undecided::No {
+                continue;
+            }
             let elsewhere = urgency.need == CopyNeed::Rack;
             let Some(chunk) = step.state.chunk(handle) else { continue };
             let avoided = self.rests.avoided(handle);

@@ -15,7 +15,7 @@
 use super::handle_set::HandleSet;
 use super::levels::Levels;
 use crate::record::{OpenChunk, Record, SetVersion};
-use crate::rules::condition::{Condition, condition};
+use crate::rules::condition::{Condition, Undecided, condition};
 use crate::rules::lacking::{ChunkNeeds, Urgency, needs};
 use crate::state::{ChunkRecord, State};
 use crate::stream_records::{AllocateChunk, SealChunk};
@@ -45,6 +45,8 @@ pub(super) struct Survey {
     surplus: HandleSet,
     /// Chunks whose set was logged, off the goal or no more.
     logged: BTreeSet<ChunkHandle>,
+    /// Chunks that the last tick looked at: some are in several lists.
+    looked_at: BTreeSet<ChunkHandle>,
     /// Where the walk over the table goes on.
     walked: ChunkHandle,
     /// It has passed all of it once.
@@ -61,6 +63,11 @@ impl Survey {
 
     pub(super) fn conditions(&self) -> &Levels<Condition> {
         &self.conditions
+    }
+
+    /// What a chunk waits for before a copy of it could join its set, as it was last looked at.
+    pub(super) fn undecided(&self, handle: ChunkHandle) -> Undecided {
+        self.conditions.level_of(handle).map(|it| it.undecided).unwrap_or_default()
     }
 
     /// Whether each chunk was looked at once in this term.
@@ -87,6 +94,7 @@ impl Survey {
             | Record::OpenChunk(OpenChunk { handle, set_size, .. })
             | Record::AllocateChunk(AllocateChunk { handle, set_size, .. })
             | Record::SealChunk(SealChunk { handle, set_size, .. }) => (handle, set_size),
+            Record::ReplaceRange(ref new) => (new.handle, new.set_size),
             _ => return,
         };
         // Of two that open one place the second makes no chunk.
@@ -105,14 +113,15 @@ impl Survey {
 
     /// Time has passed: looks at some of what may have changed; `thinned` was named by the fleet.
     pub(super) fn pass(&mut self, view: &View<'_>, thinned: Vec<ChunkHandle>) {
+        self.looked_at.clear();
         let mut left = self.room().saturating_sub(thinned.len());
         for handle in thinned {
-            self.look_at(view, handle);
+            self.look_once(view, handle);
         }
         while left > 0
             && let Some(handle) = self.logged.pop_first()
         {
-            self.look_at(view, handle);
+            self.look_once(view, handle);
             left -= 1;
         }
         // What comes back with a server is seen as soon as what goes with one.
@@ -126,6 +135,13 @@ impl Survey {
     pub(super) fn look_at(&mut self, view: &View<'_>, handle: ChunkHandle) -> Option<Urgency> {
         let chunk = view.state.chunk(handle);
         self.write_down(view, handle, chunk.as_ref())
+    }
+
+    /// The same, of one that this tick may have looked at: nothing has changed since then.
+    fn look_once(&mut self, view: &View<'_>, handle: ChunkHandle) {
+        if self.looked_at.insert(handle) {
+            self.look_at(view, handle);
+        }
     }
 
     fn write_down(
@@ -154,7 +170,7 @@ impl Survey {
         let lacking = some_of(&self.index, &mut self.again, count);
         let ailing = some_of(&self.conditions, &mut self.again_ailing, LOOKED_AGAIN_MAX);
         for handle in lacking.into_iter().chain(ailing) {
-            self.look_at(view, handle);
+            self.look_once(view, handle);
         }
     }
 
@@ -162,7 +178,9 @@ impl Survey {
     fn walk(&mut self, view: &View<'_>, count: usize) {
         let mut last = None;
         for (handle, chunk) in view.state.chunks_after(self.walked).take(count) {
-            self.write_down(view, handle, Some(&chunk));
+            if self.looked_at.insert(handle) {
+                self.write_down(view, handle, Some(&chunk));
+            }
             last = Some(handle);
         }
         self.walked_all |= last.is_none();

@@ -1,6 +1,7 @@
 //! Chunks with their replicas as the master knows them, page by page: what is compared with what
 //! chunkservers hold, and told to programs that ask why a chunk is as it is.
 
+use super::condition::{Undecided, undecided};
 use super::good_replicas::good;
 use super::lacking::needs;
 use super::levelled_unasked::is_to_be_levelled;
@@ -144,8 +145,8 @@ fn listed(
     }
 }
 
-/// What a chunk that lacks replicas waits for.
-fn wait(
+/// What a chunk that lacks replicas, and of which no copy is made, waits for.
+pub(super) fn wait(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     good: u32,
@@ -155,6 +156,8 @@ fn wait(
     // A bad one that stands in the way is about to go.
     let free = is_room_beside(view, &holders) || needs(view, handle, chunk).surplus;
     let why = match (good, free, rests) {
+        // DS6: of what there is no copy could join.
+        _ if undecided(view, (handle, chunk)) == Undecided::LeftToPerson => WaitReason::NoSource,
         // The master makes suspects current by itself.
         (0, ..) if is_to_be_levelled(view, (handle, chunk)) => WaitReason::Turn,
         (0, ..) => WaitReason::NoSource,

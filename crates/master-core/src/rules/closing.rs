@@ -26,11 +26,12 @@ pub(crate) fn is_hole(state: &State, place: ChunkPlace) -> bool {
 /// away, the others know nothing of it, and would be granted one. So the close is logged, unless
 /// somebody may yet acknowledge an append, or is about to change the chunk.
 pub(crate) fn lacks_close(view: &View<'_>, report: &ReplicaReport) -> bool {
+    if !report.closed {
+        return false;
+    }
     let handle = report.handle;
     let open = |chunk: &ChunkRecord| !chunk.closed && report.version >= chunk.version;
-    let Some(chunk) = view.state.chunk(handle).filter(|it| report.closed && open(it)) else {
-        return false;
-    };
+    let Some(chunk) = view.state.chunk(handle).filter(open) else { return false };
     let place = ChunkPlace::new(chunk.file, chunk.index);
     let busy = view.underway.at(place) != Activity::Nothing
         || view.underway.is_taken(place, handle)

@@ -1,5 +1,6 @@
 //! What ails a chunk's replicas, beside how many good ones it lacks (`lacking.rs`).
 
+use super::decided_set::{SetDecision, decide};
 use super::good_replicas::good;
 use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
@@ -7,6 +8,18 @@ use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::{ChunkHandle, ServerId};
+
+/// What a chunk's set waits for, where its replicas are not enough for an ordinary one: until then
+/// no copy could join it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Undecided {
+    #[default]
+    No,
+    /// The master decides on it when it has waited for long enough.
+    Yet,
+    /// Nothing but a person's word.
+    LeftToPerson,
+}
 
 /// One chunk's; nearly all are well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +34,8 @@ pub(crate) struct Condition {
     pub(crate) stale: bool,
     /// None is good, and the master levels those that there are (R28).
     pub(crate) to_be_levelled: bool,
+    /// There is a good one, and a copy of it could not join (R28).
+    pub(crate) undecided: Undecided,
 }
 
 /// How a chunk's replicas are; none: all is well with them. That those of a deleted file are
@@ -41,12 +56,31 @@ pub(crate) fn condition(
     let suspect = up_to_date.iter().any(is_suspect) && !hidden();
     let none_good = || good(view, handle, chunk).is_empty();
     let to_be_levelled = suspect && none_good() && is_to_be_levelled(view, (handle, chunk));
+    let some_behind = !leased && !behind(&up_to_date).is_empty();
+    let lacking = some_behind || up_to_date.iter().any(|(_, replica)| !replica.is_sound());
+    let undecided = match lacking && !none_good() {
+        true => undecided(view, (handle, chunk)),
+        false => Undecided::No,
+    };
     let condition = Condition {
         unavailable: up_to_date.is_empty(),
         damaged: up_to_date.iter().any(|(_, replica)| replica.damaged),
         suspect,
-        stale: told > up_to_date.len() || (!leased && !behind(&up_to_date).is_empty()),
+        stale: told > up_to_date.len() || some_behind,
         to_be_levelled,
+        undecided,
     };
     (condition != Condition::default()).then_some(condition)
+}
+
+/// Whether a copy of the chunk has to wait for a decision before it could join (DS2, DS6).
+pub(crate) fn undecided(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+) -> Undecided {
+    match decide(view, handle, chunk) {
+        SetDecision::NotNeeded | SetDecision::Set(_) => Undecided::No,
+        SetDecision::At(_) => Undecided::Yet,
+        SetDecision::LeftToPerson(_) => Undecided::LeftToPerson,
+    }
 }

@@ -1,7 +1,10 @@
 //! Why a chunk is as it is, for a person: what is wrong, what is waited for and since when
 //! (design §9).
 
+use super::chunk_list::wait;
+use super::condition::{Undecided, undecided};
 use super::decided_set::{SetDecision, decide};
+use super::good_replicas::good;
 use super::health::replica_counts;
 use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
@@ -10,7 +13,9 @@ use crate::fleet::KnownReplica;
 use crate::leases::LeaseStatus;
 use crate::state::ChunkRecord;
 use crate::view::View;
-use cairn_protocol::{ErrorCode, ExplainAnswer, Failure, MESSAGE_SIZE_MAX, ServerState};
+use cairn_protocol::{
+    ErrorCode, ExplainAnswer, Failure, MESSAGE_SIZE_MAX, ServerState, WaitReason,
+};
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, EntryId, Layout, ServerId};
 
 /// Chunks of one file that are explained at once; the rest is counted.
@@ -67,6 +72,7 @@ pub(crate) fn explain(
         false => some.len() as u64,
     };
     answer.lines.push(format!("{path}: {count} chunks"));
+    answer.lines.extend(explain_settling(view, file));
     for handle in some.iter().take(EXPLAINED_MAX) {
         explain_chunk(view, *handle, repair_of(*handle), &mut answer);
     }
@@ -80,6 +86,18 @@ pub(crate) fn explain(
     answer.lines.extend(told.map(|job| format!("chunk {}: {}", job.index, job.line)));
     fit(&mut answer.lines);
     Ok(answer)
+}
+
+/// How far a stream is settled (R45).
+fn explain_settling(view: &View<'_>, file: EntryId) -> Option<String> {
+    let entry = view.state.entry(file).filter(|it| it.layout == Layout::Stream)?;
+    let (told, length) = (view.state.streams().settled(), entry.length);
+    let how = match (told.is_pending(file), view.state.config().settle_rate) {
+        (false, _) => "nothing more is to be put together before more is sealed",
+        (true, 0) => "the rest stays as it is: 'settle_rate' is 0",
+        (true, _) => "the rest is put together in idle time, once it is sealed",
+    };
+    Some(format!("settled: {} of {length} bytes; {how}", told.settled_to(file)))
 }
 
 /// The servers that keep what only a person may throw away.
@@ -156,12 +174,37 @@ fn explain_chunk(
         ));
     }
     if sound < chunk.goal as usize {
-        let waits = match is_to_be_levelled(view, (handle, &chunk)) {
-            true => "  waits to be levelled by the master itself; then it is copied",
-            false => "  waits for a copy to be made, or for its servers to come back",
-        };
-        answer.lines.push(repair.unwrap_or(waits.to_owned()));
+        let waits = || explain_wait(view, (handle, &chunk));
+        answer.lines.push(repair.unwrap_or_else(waits));
     }
+}
+
+/// What a chunk waits for that lacks replicas and is not being copied.
+fn explain_wait(view: &View<'_>, (handle, chunk): (ChunkHandle, &ChunkRecord)) -> String {
+    let good = u32::try_from(good(view, handle, chunk).len()).expect("a cell has few servers");
+    if good >= chunk.goal {
+        return "  a server that has it is silent: it is copied when that counts as dead"
+            .to_owned();
+    }
+    let why = wait(view, (handle, chunk), good, None).why;
+    let line = match (undecided(view, (handle, chunk)), why) {
+        (Undecided::LeftToPerson, _) => "is copied when a person has decided, as it says above",
+        (Undecided::Yet, _) => "is copied when its set is decided on, as it says above",
+        (_, WaitReason::NoServer) => {
+            "no live server can take a copy: each has a replica already, is full, or is to be \
+             emptied; start another, or one that held it"
+        }
+        (_, WaitReason::NoSource) => {
+            "no good replica is there to be copied: a server that held one has to come back"
+        }
+        _ if is_to_be_levelled(view, (handle, chunk)) => {
+            "waits to be levelled by the master itself; then it is copied"
+        }
+        (_, WaitReason::Turn | WaitReason::Rest) => {
+            "waits for a copy to be made, or for its servers to come back"
+        }
+    };
+    format!("  {}: {line}", why.code())
 }
 
 /// Which machines must come back: those that held the chunk when they died, and where replicas are

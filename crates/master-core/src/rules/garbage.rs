@@ -33,10 +33,9 @@ pub(crate) fn named(report: &ReplicaReport) -> Garbage {
 }
 
 /// The set that goes on without what was reported, if one does.
-pub(crate) fn left_out_of(state: &State, report: &ReplicaReport) -> Option<LeftOut> {
-    let handle = report.handle;
-    let chunk = state.chunk(handle).filter(|chunk| report.version < chunk.version)?;
-    Some(LeftOut { handle, version: chunk.version })
+pub(crate) fn left_out_of(chunk: Option<&ChunkRecord>, report: &ReplicaReport) -> Option<LeftOut> {
+    let chunk = chunk.filter(|chunk| report.version < chunk.version)?;
+    Some(LeftOut { handle: report.handle, version: chunk.version })
 }
 
 /// Whether the chunk of a replica was purged, as far as its server is concerned (GB4).
@@ -64,13 +63,18 @@ pub(crate) fn since(state: &State, join: &Join, now: Term) -> Term {
     }
 }
 
-/// Whether what a server has just reported can go.
-pub(crate) fn is_garbage(view: &View<'_>, server: ServerId, report: &ReplicaReport) -> bool {
+/// Whether what a server has just reported of a chunk, if it is one, can go.
+pub(crate) fn is_garbage(
+    view: &View<'_>,
+    server: ServerId,
+    report: &ReplicaReport,
+    chunk: Option<&ChunkRecord>,
+) -> bool {
     let handle = report.handle;
     if view.underway.makes(handle) && !broken(Rule::R33) {
         return false;
     }
-    let Some(chunk) = view.state.chunk(handle) else {
+    let Some(chunk) = chunk else {
         return is_empty_creation(report) || is_purged(view.state, server, handle);
     };
     if report.version >= chunk.version {
@@ -81,7 +85,7 @@ pub(crate) fn is_garbage(view: &View<'_>, server: ServerId, report: &ReplicaRepo
     }
     let place = ChunkPlace::new(chunk.file, chunk.index);
     let busy = view.underway.has_job(place) || view.underway.is_taken(place, handle);
-    !busy && is_needless(view, server, handle, &chunk)
+    !busy && is_needless(view, server, handle, chunk)
 }
 
 /// Whether a replica that a decision left out holds more than the set had then: it is a person's to
@@ -103,6 +107,10 @@ fn is_needless(
     // H3 broken: nothing stale ever goes.
     if broken(Rule::H3) {
         return false;
+    }
+    // GB2 broken: what is stale goes, however few the others are.
+    if broken(Rule::GB2) {
+        return true;
     }
     let (now, servers) = (view.now.time, view.fleet.servers());
     let joined = servers.get(holder).map(|it| it.joined).unwrap_or(now);

@@ -22,6 +22,10 @@ pub(crate) fn whom_to_level(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
 ) -> Option<Vec<LiveMember>> {
+    // LV2: asked of every one that ails, with each tick; most have no suspect.
+    if !view.fleet.locations().of(handle).any(|(_, replica)| replica.suspect) {
+        return None;
+    }
     let now = view.now.time;
     let may_be_leased =
         view.leases.possible(handle, now).is_some() || former_holder_unknown(view, handle, chunk);

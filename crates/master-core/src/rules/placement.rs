@@ -7,7 +7,7 @@ use crate::fleet::KnownServer;
 use crate::view::View;
 use cairn_protocol::ServerState;
 use cairn_types::{ChunkHandle, Rack, Random, ReplicaAt, ServerId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Disk use this close to the average counts as average, in parts of a thousand.
 const USE_SLACK_PERMILLE: u64 = 20;
@@ -26,6 +26,8 @@ struct PlacementCandidate {
     creations: u32,
     /// It did not do lately, or did not reach others: last of all.
     avoided: bool,
+    /// Bytes that it has already of what is to be made there.
+    has: u64,
 }
 
 /// Whether so many live servers with room are in no trouble.
@@ -46,6 +48,23 @@ pub(crate) fn choose_servers(
     let candidates = candidates(view, tried);
     let racks: Vec<Rack> = kept.iter().map(|at| at.rack.clone()).collect();
     let chosen = choose(&candidates, racks, count, random);
+    let at = |server| view.fleet.at(server).expect("only servers that are known were candidates");
+    chosen.into_iter().map(|server| at(server).clone()).collect()
+}
+
+/// The same for a chunk that is made of what servers have (R45): in each rack, those first that
+/// have the most of it.
+pub(crate) fn choose_holders(
+    view: &View<'_>,
+    has: &BTreeMap<ServerId, u64>,
+    count: usize,
+    random: &mut Random,
+) -> Vec<ReplicaAt> {
+    let mut candidates = candidates(view, &BTreeSet::new());
+    for candidate in &mut candidates {
+        candidate.has = has.get(&candidate.server).copied().unwrap_or(0);
+    }
+    let chosen = choose(&candidates, Vec::new(), count, random);
     let at = |server| view.fleet.at(server).expect("only servers that are known were candidates");
     chosen.into_iter().map(|server| at(server).clone()).collect()
 }
@@ -126,6 +145,7 @@ fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandi
         used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
         creations: s.creations,
         avoided: view.troubles.is_avoided(s.at.server),
+        has: 0,
     })
     .collect()
 }
@@ -150,7 +170,8 @@ fn choose(
             let neighbours = racks.iter().filter(|rack| **rack == candidate.rack).count();
             let full = candidate.used_permille > average + USE_SLACK_PERMILLE;
             let waits = u64::from(candidate.creations) > many;
-            (candidate.avoided, neighbours, waits, full, candidate.creations, *tie)
+            let lacks = u64::MAX - candidate.has;
+            (candidate.avoided, neighbours, lacks, waits, full, candidate.creations, *tie)
         });
         let Some((at, _)) = best else { break };
         let (_, candidate) = left.swap_remove(at);
@@ -178,6 +199,7 @@ mod tests {
             used_permille,
             creations,
             avoided: false,
+            has: 0,
         }
     }
 
@@ -218,6 +240,21 @@ mod tests {
             assert_eq!(chosen(&all, &[], 1, seed), [3]);
             assert_eq!(chosen(&all, &[], 2, seed), [2, 3]);
             assert_eq!(chosen(&all, &[], 9, seed), [1, 2, 3], "never two on one server");
+        }
+    }
+
+    #[test]
+    fn who_has_the_most_of_what_is_made_is_taken_but_not_two_in_one_rack() {
+        let mut all = [
+            candidate(1, "/r1", 900, 9),
+            candidate(2, "/r1", 800, 9),
+            candidate(3, "/r2", 0, 0),
+            candidate(4, "/r2", 0, 0),
+        ];
+        (all[0].has, all[1].has, all[3].has) = (30, 20, 1);
+        for seed in 0..16 {
+            assert_eq!(chosen(&all, &[], 2, seed), [1, 4]);
+            assert_eq!(chosen(&all, &[], 3, seed), [1, 2, 4]);
         }
     }
 

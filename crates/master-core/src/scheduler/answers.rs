@@ -12,8 +12,8 @@ use crate::outbox::ProposalId;
 use crate::step::ChunkStep;
 use cairn_env::EffectId;
 use cairn_protocol::{
-    ChunkLength, CloneChunk, CopyChunk, Failure, GrantLease, Probe, Raise, RecordLengthAnswer,
-    Response, RevokeLease, RevokeLeaseAnswer, Rpc,
+    AssembleChunk, ChunkLength, CloneChunk, CopyChunk, Failure, GrantLease, Probe, Raise,
+    RecordLengthAnswer, Response, RevokeLease, RevokeLeaseAnswer, Rpc,
 };
 use cairn_types::{ChunkHandle, EntryId, LeaseId};
 
@@ -69,6 +69,11 @@ impl Scheduler {
                 let event = JobEvent::CopyAnswered(server, CopyChunk::answer(result));
                 self.tell(step, job, event);
             }
+            AwaitedCall::Assemble(job, server) => {
+                let event = JobEvent::AssembleAnswered(server, AssembleChunk::answer(result));
+                self.tell(step, job, event);
+            }
+            AwaitedCall::Drop => {}
             AwaitedCall::Length(asked_by) => {
                 self.on_length(step, asked_by, ChunkLength::answer(result).map(|a| a.length));
             }

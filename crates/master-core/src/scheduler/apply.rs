@@ -147,6 +147,7 @@ impl Scheduler {
             Act::Grown(handle, result) => self.news.grown.push((handle, result)),
             Act::LeftOut(handle, result) => self.news.left_out.push((handle, result)),
             Act::Allocated(result) => self.news.allocated.push((place, result)),
+            Act::Assembled(result) => self.news.assembled.push((place, result)),
             Act::Sealed(handle, result) => self.news.sealed.push((handle, result)),
             Act::AnswerClosed => self.answer_closed(step, place),
             Act::AnswerShrink(from, answer) => {

@@ -26,6 +26,9 @@ pub(super) enum AwaitedCall {
     RevokeForJob(JobName, ChunkHandle, LeaseId),
     Clone(JobName),
     Copy(JobName, ServerId),
+    Assemble(JobName, ServerId),
+    /// Nobody waits for it.
+    Drop,
     Length(LengthRequest),
 }
 
@@ -82,6 +85,8 @@ impl InFlight {
                 (AwaitedCall::RevokeForJob(job, handle, lease), revoke.into())
             }
             Question::Copy(copy) => (AwaitedCall::Copy(job, at.server), copy.into()),
+            Question::Assemble(order) => (AwaitedCall::Assemble(job, at.server), order.into()),
+            Question::Drop(drop) => (AwaitedCall::Drop, drop.into()),
             Question::Clone(clone) => (AwaitedCall::Clone(job), clone.into()),
         };
         self.call(out, at, request, deadline, purpose);

@@ -17,6 +17,8 @@ pub(crate) struct SetNews {
     pub(crate) left_out: Vec<SetOutcome>,
     /// Producers' chunks that were made, or were not, by their places.
     pub(crate) allocated: Vec<(ChunkPlace, Result<ChunkHandle, Failure>)>,
+    /// Chunks that were put in the place of ranges of streams, or were not, by their places.
+    pub(crate) assembled: Vec<(ChunkPlace, Result<(), Failure>)>,
     /// Streams' chunks that were sealed, or were not.
     pub(crate) sealed: Vec<SetOutcome>,
 }

@@ -5,6 +5,7 @@ use super::Scheduler;
 use crate::chunk_place::ChunkPlace;
 use crate::jobs::PlaceJob;
 use crate::jobs::allocate::{AllocateJob, StreamWriter};
+use crate::jobs::assemble::{AssembleJob, AssemblyPlan};
 use crate::jobs::seal::SealJob;
 use crate::step::ChunkStep;
 use cairn_types::{ChunkHandle, ChunkIndex, EntryId};
@@ -21,6 +22,15 @@ impl WrittenChunks<'_> {
         step: &mut ChunkStep<'_>,
         (file, writer): (EntryId, &StreamWriter),
     ) -> ChunkPlace {
+        let place = self.fresh_place(step, file);
+        self.0.start(step, place, |at, acts| {
+            AllocateJob::start(at, writer.clone(), acts).map(PlaceJob::Allocate)
+        });
+        place
+    }
+
+    /// The first free place behind all others of a file, taken from here on.
+    fn fresh_place(&mut self, step: &mut ChunkStep<'_>, file: EntryId) -> ChunkPlace {
         let count = step.state.entry(file).map_or(0, |entry| entry.chunk_count);
         let mut place = ChunkPlace::new(file, ChunkIndex::new(count));
         while self.0.places.get(place).is_some() {
@@ -28,8 +38,19 @@ impl WrittenChunks<'_> {
         }
         assert!(step.state.chunk_at(file, place.index).is_none(), "a fresh place");
         self.0.places.work_at(place, step.now.time);
+        place
+    }
+
+    /// Begins to make a chunk of ranges of others of its file (R45): there it is until the news
+    /// tell what came of it.
+    pub(crate) fn assemble(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        (file, plan): (EntryId, AssemblyPlan),
+    ) -> ChunkPlace {
+        let place = self.fresh_place(step, file);
         self.0.start(step, place, |at, acts| {
-            AllocateJob::start(at, writer.clone(), acts).map(PlaceJob::Allocate)
+            Some(PlaceJob::Assemble(AssembleJob::start(at, plan, acts)))
         });
         place
     }

@@ -8,10 +8,10 @@ use super::apply_settings::change_settings;
 use super::apply_snapshot::SnapshotChanges;
 use super::apply_streams::StreamChanges;
 use super::{KeptAbove, Remembered, State};
-use crate::applied::{Applied, Changed, ChunkAbandoned};
+use crate::applied::{Applied, Changed, ChunkAbandoned, RangeReplaced};
 use crate::record::{
-    ATTRIBUTES_LEVEL, Begin, EXCLUSIVE_LEVEL, FoundCell, QUOTA_LEVEL, Record, SNAPSHOT_LEVEL,
-    STREAM_LEVEL,
+    ATTRIBUTES_LEVEL, Begin, EXCLUSIVE_LEVEL, FoundCell, QUOTA_LEVEL, RANGE_LEVEL, Record,
+    SNAPSHOT_LEVEL, STREAM_LEVEL, SetCellSettings,
 };
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
@@ -156,12 +156,20 @@ fn change(state: &mut State, record: &Record) -> Result<Applied, Failure> {
         | Record::CommitBundles(_)
         | Record::SealChunk(_)
         | Record::AbandonChunk(_) => change_streams(state, record),
-        Record::SetCellSettings(record) => change_settings(&mut state.config, record),
+        Record::ReplaceRange(_) | Record::NoteSettled(_) => change_ranges(state, record),
+        Record::SetCellSettings(record) => set_cell_settings(state, record),
         Record::RaiseLevel(record) => {
             state.level = state.level.max(record.level);
             Ok(Applied::Changed(Changed::default()))
         }
     }
+}
+
+fn set_cell_settings(state: &mut State, record: &SetCellSettings) -> Result<Applied, Failure> {
+    if record.settle_rate.is_some() || record.settle_after_ms.is_some() {
+        state.check_level(RANGE_LEVEL, "settling")?;
+    }
+    change_settings(&mut state.config, record)
 }
 
 /// Those of a record, where the log may have them: an image of a lower level has no room.
@@ -280,6 +288,32 @@ fn stream_changes(state: &mut State) -> StreamChanges<'_> {
         chunks: &mut state.chunks,
         streams: &mut state.streams,
         chunk_size: state.config.chunk_size,
+        settles: state.level >= RANGE_LEVEL,
+    }
+}
+
+/// A range of a stream gets another chunk, or how far it is settled is noted (R45).
+fn change_ranges(state: &mut State, record: &Record) -> Result<Applied, Failure> {
+    // An image of a lower level has no room for what comes of it.
+    state.check_level(RANGE_LEVEL, "another chunk for a range of a stream")?;
+    match record {
+        Record::ReplaceRange(record) => {
+            purges(state).raise_floor(record.floor);
+            if state.is_purged(record.handle) {
+                return Err(handle_taken(record.handle));
+            }
+            let left = stream_changes(state).replace_range(record)?;
+            for (index, handle) in &left {
+                purges(state).take_abandoned((record.file, *index), *handle);
+            }
+            let places = left.iter().map(|(index, _)| *index).collect();
+            // Snapshots may have some of them, too.
+            let gone = left.into_iter().map(|(_, handle)| handle);
+            let chunks = gone.filter(|handle| !state.chunks.contains(*handle)).collect();
+            Ok(Applied::RangeReplaced(RangeReplaced { chunks, places }))
+        }
+        Record::NoteSettled(record) => stream_changes(state).note_settled(record),
+        other => unreachable!("{other:?} is not about ranges of streams"),
     }
 }
 
@@ -292,5 +326,6 @@ fn snapshot_changes(state: &mut State) -> SnapshotChanges<'_> {
         policies: &mut state.policies,
         streams: &mut state.streams,
         chunk_size: state.config.chunk_size,
+        settles: state.level >= RANGE_LEVEL,
     }
 }

@@ -14,6 +14,8 @@ pub(super) fn change_settings(
         clone_rate: change.clone_rate.unwrap_or(config.clone_rate),
         clones_per_server: change.clones_per_server.unwrap_or(config.clones_per_server),
         clones_per_cell: change.clones_per_cell.unwrap_or(config.clones_per_cell),
+        settle_rate: change.settle_rate.unwrap_or(config.settle_rate),
+        settle_after_ms: change.settle_after_ms.unwrap_or(config.settle_after_ms),
         ..config.clone()
     };
     match changed.validate() {

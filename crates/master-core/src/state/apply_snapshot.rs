@@ -15,7 +15,7 @@ use super::chunk_table::{ChunkRecord, ChunkTable};
 use super::entry_record::EntryRecord;
 use super::growing_snapshots::GrowingSnapshots;
 use super::hidden::HiddenRecord;
-use super::names::{HIDDEN_ROOT, NameTree};
+use super::names::{HIDDEN_ROOT, NameTree, are_free, are_fresh};
 use super::policies::PolicyTable;
 use super::shared_chunks::{Left, SharedChunks};
 use super::streams::{CopiedSlice, StreamTables};
@@ -25,8 +25,8 @@ use crate::record::{CopiedEntry, CopyEntries, CopyOnWrite, DiscardSnapshot, Snap
 use crate::stream_records::CopyStream;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellPath, ChunkIndex, EntryId, EntryKind, Layout, WallTime};
-use std::collections::{BTreeMap, BTreeSet};
+use cairn_types::{CellPath, ChunkHandle, ChunkIndex, EntryId, EntryKind, Layout, WallTime};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub(super) struct SnapshotChanges<'a> {
     pub(super) policies: &'a mut PolicyTable,
     pub(super) streams: &'a mut StreamTables,
     pub(super) chunk_size: u64,
+    /// How far streams are settled is kept.
+    pub(super) settles: bool,
 }
 
 fn refused(line: String) -> Failure {
@@ -61,13 +63,18 @@ fn no_snapshot(top: EntryId) -> Failure {
     Failure::refused(ErrorCode::NotFound, line)
 }
 
+fn cannot_be_copied(entry: &CopiedEntry) -> Failure {
+    refused(format!("entry {}: it cannot be copied", entry.source.short()))
+}
+
 /// What is known of a slice while it is checked: what it makes, of which kind.
 #[derive(Debug, Default)]
 struct Checked<'a> {
-    made: BTreeMap<EntryId, EntryKind>,
+    /// Directories that it makes.
+    made: BTreeSet<EntryId>,
     /// Names that it takes, by directory.
-    names: BTreeSet<(EntryId, &'a str)>,
-    /// Copies of files, of which it gives places.
+    names: Vec<(EntryId, &'a str)>,
+    /// Copies of files, of which it gives further places.
     placed: BTreeSet<EntryId>,
     /// The last directory of the copy that entries were found to fit into.
     into: Option<EntryId>,
@@ -86,14 +93,27 @@ impl SnapshotChanges<'_> {
     pub(super) fn copy_entries(&mut self, record: &CopyEntries) -> Result<Applied, Failure> {
         let sources = self.check_slice(record)?;
         assert_eq!(sources.len(), record.entries.len(), "each source was looked at");
+        let (mut made, mut rows) = (Vec::with_capacity(sources.len()), Vec::new());
         for (entry, source) in record.entries.iter().zip(&sources) {
             if entry.first == ChunkIndex::default() {
-                self.make(record, entry, source);
-            }
-            if source.kind == EntryKind::File {
-                self.share_places(entry, source);
+                let copy = self.copy_of(record, entry, source);
+                if entry.id == record.top {
+                    self.make_top(record, &copy);
+                } else {
+                    made.push((entry.id, entry.name.as_str(), copy));
+                }
             }
         }
+        self.names.insert_all(&made);
+        for (entry, source) in record.entries.iter().zip(&sources) {
+            if source.kind == EntryKind::File {
+                self.share_places(entry, source, &mut rows);
+            }
+            if entry.first == ChunkIndex::default() {
+                self.say_as(entry);
+            }
+        }
+        self.shared.add_all(&rows);
         self.snapshots.grow(record.top, record.entries.len() as u64);
         Ok(Applied::Changed(Changed::default()))
     }
@@ -107,27 +127,71 @@ impl SnapshotChanges<'_> {
         if record.entries.is_empty() || size > 2 * COPIED_MAX {
             return Err(refused(format!("a slice of a snapshot of {size} names and places")));
         }
-        let mut checked = Checked::default();
         let begins = self.snapshots.get(record.top).is_none();
-        let mut sources = Vec::with_capacity(record.entries.len());
-        for (at, entry) in record.entries.iter().enumerate() {
-            let is_top = entry.id == record.top && begins;
-            if (at == 0) != is_top && begins {
-                return Err(no_snapshot(record.top));
-            }
-            sources.push(self.check_entry((record.top, is_top), entry, &mut checked)?);
+        let is_top = |entry: &CopiedEntry| entry.id == record.top && begins;
+        let (first, others) = record.entries.split_first().expect("a slice has entries");
+        if begins && (!is_top(first) || others.iter().any(is_top)) {
+            return Err(no_snapshot(record.top));
         }
+        self.check_ids(record)?;
+        let ids: Vec<EntryId> = record.entries.iter().map(|entry| entry.source).collect();
+        let mut checked = Checked::default();
+        let mut sources = Vec::with_capacity(ids.len());
+        for (entry, source) in record.entries.iter().zip(self.names.entry_each(&ids)) {
+            let source = source.ok_or_else(|| cannot_be_copied(entry))?;
+            self.check_entry((record.top, is_top(entry)), (entry, &source), &mut checked)?;
+            sources.push(source);
+        }
+        self.check_names(checked)?;
         Ok(sources)
+    }
+
+    /// Whether what is made gets ids that nothing has, in ascending order.
+    fn check_ids(&self, record: &CopyEntries) -> Result<(), Failure> {
+        let made = record.entries.iter().filter(|entry| entry.first == ChunkIndex::default());
+        let made: Vec<&CopiedEntry> = made.collect();
+        let (Some(first), Some(last)) = (made.first(), made.last()) else { return Ok(()) };
+        let ascend = made.windows(2).all(|two| two[0].id < two[1].id);
+        if first.id.is_none() || !ascend {
+            return Err(cannot_be_copied(first));
+        }
+        // A slice takes its numbers one after the other: nothing else has one between.
+        if are_fresh(self.names, first.id, last.id) {
+            return Ok(());
+        }
+        match made.iter().find(|entry| self.names.has_entry(entry.id)) {
+            Some(entry) => Err(cannot_be_copied(entry)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether no name is taken twice, nor by what is there.
+    fn check_names(&self, checked: Checked<'_>) -> Result<(), Failure> {
+        let Checked { mut names, made, .. } = checked;
+        // Mostly they are in order already.
+        names.sort_unstable();
+        let twice = names.windows(2).any(|two| two[0] == two[1]);
+        let is_taken = |of_one: &[(EntryId, &str)]| {
+            let (directory, first) = of_one[0];
+            let (_, last) = of_one[of_one.len() - 1];
+            !made.contains(&directory)
+                && !are_free(self.names, directory, (first, last))
+                && of_one.iter().any(|(_, name)| self.names.child(directory, name).is_some())
+        };
+        let taken = names.chunk_by(|one, other| one.0 == other.0).any(is_taken);
+        if twice || taken {
+            return Err(refused("a name of a snapshot is taken in there".to_owned()));
+        }
+        Ok(())
     }
 
     fn check_entry<'a>(
         &self,
         (top, is_top): (EntryId, bool),
-        entry: &'a CopiedEntry,
+        (entry, source): (&'a CopiedEntry, &EntryRecord),
         checked: &mut Checked<'a>,
-    ) -> Result<EntryRecord, Failure> {
-        let gone = || refused(format!("entry {}: it cannot be copied", entry.source.short()));
-        let source = self.names.entry(entry.source).ok_or_else(gone)?;
+    ) -> Result<(), Failure> {
+        let gone = || cannot_be_copied(entry);
         let goes_on = entry.first != ChunkIndex::default();
         if goes_on {
             let kind = self.names.entry(entry.id).map(|copy| copy.kind);
@@ -138,25 +202,21 @@ impl SnapshotChanges<'_> {
             }
             let taken =
                 places(entry).any(|at| self.chunks.at(entry.id, ChunkIndex::new(at)).is_some());
-            return if taken { Err(gone()) } else { Ok(source) };
+            return if taken { Err(gone()) } else { Ok(()) };
         }
         check_name(&entry.name)?;
-        let is_fresh = !self.names.has_entry(entry.id)
-            && !entry.id.is_none()
-            && checked.made.insert(entry.id, source.kind).is_none();
         let has_parent = is_top
-            || match checked.made.get(&entry.parent) {
-                Some(kind) => *kind == EntryKind::Directory && entry.parent != entry.id,
-                None => {
-                    self.may_hold(entry.parent, top, checked)
-                        && self.names.child(entry.parent, &entry.name).is_none()
-                }
-            };
-        let is_free = checked.names.insert((entry.parent, entry.name.as_str()));
+            || checked.made.contains(&entry.parent)
+            || self.may_hold(entry.parent, top, checked);
+        if !is_top {
+            checked.names.push((entry.parent, &entry.name));
+        }
         // The copy would be of itself, and without an end.
         let outside = self.is_outside((entry.source, source.parent), top, checked);
-        checked.placed.insert(entry.id);
-        if is_fresh && has_parent && is_free && outside { Ok(source) } else { Err(gone()) }
+        if source.kind == EntryKind::Directory {
+            checked.made.insert(entry.id);
+        }
+        if has_parent && outside { Ok(()) } else { Err(gone()) }
     }
 
     /// Whether it is a directory of the copy. Most entries of a slice are of one.
@@ -188,36 +248,50 @@ impl SnapshotChanges<'_> {
         self.names.way_up(id).any(|(above, ..)| above == top)
     }
 
-    /// Makes the copy of an entry, whose places come after.
-    fn make(&mut self, record: &CopyEntries, entry: &CopiedEntry, source: &EntryRecord) {
-        let is_top = entry.id == record.top;
-        let parent = if is_top { HIDDEN_ROOT } else { entry.parent };
+    /// What the copy of an entry is, but for places that come after.
+    fn copy_of(
+        &mut self,
+        record: &CopyEntries,
+        entry: &CopiedEntry,
+        source: &EntryRecord,
+    ) -> EntryRecord {
+        let parent = if entry.id == record.top { HIDDEN_ROOT } else { entry.parent };
         let first = source.first.filter(|_| places(entry).contains(&0));
         let mut copy = EntryRecord { parent, first, ..*source };
         if let Some(anew) = &entry.anew {
             copy.attributes = self.names.number_of(source.kind, anew.attributes);
             copy.modified = record.time;
         }
-        if is_top {
-            let hidden = growing(record.time);
-            self.names.insert(entry.id, &hidden.hidden_name(entry.id), &copy);
-            self.names.keep_hidden(entry.id, &hidden);
-        } else {
-            self.names.insert(entry.id, &entry.name, &copy);
-        }
+        copy
+    }
+
+    fn make_top(&mut self, record: &CopyEntries, copy: &EntryRecord) {
+        let hidden = growing(record.time);
+        self.names.insert(record.top, &hidden.hidden_name(record.top), copy);
+        self.names.keep_hidden(record.top, &hidden);
+    }
+
+    /// The copy of an entry says what that says of how files are kept.
+    fn say_as(&mut self, entry: &CopiedEntry) {
         let said = self.policies.said(entry.source);
         if said.names().any() && entry.anew.is_none() {
             self.policies.say(entry.id, said);
         }
     }
 
-    /// Chunks of a file become the copy's, too.
-    fn share_places(&mut self, entry: &CopiedEntry, source: &EntryRecord) {
+    /// Chunks of a file become the copy's, too: the rows that say so.
+    fn share_places(
+        &mut self,
+        entry: &CopiedEntry,
+        source: &EntryRecord,
+        rows: &mut Vec<(ChunkHandle, EntryId, ChunkIndex)>,
+    ) {
         let range = places(entry);
         if let Some(handle) = source.first.filter(|_| range.contains(&0)) {
-            self.shared.add(handle, entry.id, ChunkIndex::default());
+            rows.push((handle, entry.id, ChunkIndex::default()));
         }
-        if range.end <= 1 {
+        // A file has no chunk at its count, or behind it.
+        if range.end.min(source.chunk_count) <= range.start.max(1) {
             return;
         }
         let first = ChunkIndex::new(range.start.max(1));
@@ -225,7 +299,7 @@ impl SnapshotChanges<'_> {
         let behind: Vec<_> = behind.take_while(|(index, _)| range.contains(&index.get())).collect();
         for (index, handle) in behind {
             self.chunks.set_place((entry.id, index), handle);
-            self.shared.add(handle, entry.id, index);
+            rows.push((handle, entry.id, index));
         }
     }
 
@@ -239,7 +313,8 @@ impl SnapshotChanges<'_> {
         if self.snapshots.get(top).is_none() || !self.names.has_entry(source) {
             return Err(gone());
         }
-        let slice = CopiedSlice { from, after: &record.after, count: record.count as usize };
+        let (after, count, settles) = (&*record.after, record.count as usize, self.settles);
+        let slice = CopiedSlice { from, after, count, settles };
         let next = self.streams.copy((source, id), copy.length, slice);
         Ok(Applied::StreamCopied(next))
     }

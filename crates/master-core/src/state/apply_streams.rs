@@ -38,6 +38,8 @@ pub(super) struct StreamChanges<'a> {
     pub(super) chunks: &'a mut ChunkTable,
     pub(super) streams: &'a mut StreamTables,
     pub(super) chunk_size: u64,
+    /// How far streams are settled is kept.
+    pub(super) settles: bool,
 }
 
 /// A stream while a record's bundles are put to its end.
@@ -55,7 +57,8 @@ impl StreamChanges<'_> {
     ) -> Result<Applied, Failure> {
         let (file, name, epoch) = (record.file, record.name.as_str(), record.epoch);
         self.live_stream(file)?;
-        let named = self.streams.named(file, name);
+        // R47 broken: whoever comes back begins anew.
+        let named = self.streams.named(file, name).filter(|_| !broken(Rule::R47));
         let id = named.unwrap_or(record.producer);
         let mut producer = self.streams.producer(file, id).unwrap_or_default();
         if named.is_none() && producer != ProducerRecord::default() {
@@ -203,7 +206,7 @@ impl StreamChanges<'_> {
             self.streams.set_producer(file, id, &producer);
         }
         let committed = BundlesCommitted { bundles, number: producer.number, gone: Vec::new() };
-        Ok((committed, self.streams.unnamed(file, cut)))
+        Ok((committed, self.without_bytes(file, &cut)))
     }
 
     /// `entry` is the stream as it was before the record, which its quotas are charged from.
@@ -292,6 +295,18 @@ impl StreamChanges<'_> {
         }
     }
 
+    /// Those of the chunks of which bytes were replaced that the file has nothing of any more; of
+    /// the others it is counted anew how much it has, where that is counted (R45).
+    fn without_bytes(&mut self, file: EntryId, cut: &BTreeSet<ChunkIndex>) -> BTreeSet<ChunkIndex> {
+        let bytes = self.streams.bytes_of(file, cut);
+        for (index, left) in &bytes {
+            if self.streams.settled().left(file, *index).is_some() {
+                self.streams.settled_mut().set_left(file, *index, *left);
+            }
+        }
+        bytes.into_iter().filter(|(_, left)| *left == 0).map(|(index, _)| index).collect()
+    }
+
     /// Nobody writes a chunk any more.
     pub(super) fn stop_writing(&mut self, handle: ChunkHandle) {
         if let Some(row) = self.streams.open_chunk(handle) {
@@ -311,7 +326,8 @@ impl StreamChanges<'_> {
         }
         let last = bundle.first.get().saturating_add(bundle.count.saturating_sub(1));
         match self.streams.outcome(file, id, bundle.first) {
-            Some(kept) if kept.count == bundle.count => {
+            // R39 broken: that a number is known is enough.
+            Some(kept) if kept.count == bundle.count || broken(Rule::R39) => {
                 Ok(Some(BundleAnswer { outcome: CommitOutcome::Committed, offset: kept.offset }))
             }
             None if last <= producer.number.get() && bundle.first.get() > 0 => {
@@ -344,6 +360,15 @@ impl StreamChanges<'_> {
         let (version, set_size) = (record.version, record.set_size);
         self.chunks.set(handle, &ChunkRecord { version, set_size, closed: true, ..chunk });
         self.end_open(handle, &row);
+        if self.settles && row.length > 0 {
+            // Some of it may have been replaced already (R46).
+            let is_whole = self.streams.replaced(row.file).get() == 0;
+            let counted = self.streams.bytes_of(row.file, &BTreeSet::from([chunk.index]));
+            let left = if is_whole { row.length } else { counted[&chunk.index] };
+            let settled = self.streams.settled_mut();
+            settled.set_left(row.file, chunk.index, left);
+            settled.set_pending(row.file, true);
+        }
         Ok(Applied::Changed(Changed::default()))
     }
 
@@ -385,7 +410,7 @@ impl StreamChanges<'_> {
     }
 
     /// A stream that is there and not deleted (R20).
-    fn live_stream(&self, id: EntryId) -> Result<EntryRecord, Failure> {
+    pub(super) fn live_stream(&self, id: EntryId) -> Result<EntryRecord, Failure> {
         let file = self.names.entry(id).filter(|it| it.kind == EntryKind::File);
         let file = file.filter(|_| !self.names.is_hidden(id)).ok_or_else(|| {
             let line = format!("file {}: no such file, or deleted", id.short());

@@ -78,7 +78,6 @@ impl EntryRecord {
             synced: self.synced,
             attributes: attributes.map(Box::new),
             layout: self.layout,
-            commit_replicas: self.commit_replicas,
         }
     }
 

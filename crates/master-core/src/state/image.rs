@@ -42,7 +42,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
+/// Of record level 2.
+const VERSION_OF_STREAMS: u32 = 11;
 /// Of record level 1.
 const VERSION_BEFORE: u32 = 10;
 /// Of record level 0.
@@ -50,7 +52,7 @@ const VERSION_OLDEST: u32 = 9;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
-const TREE_NAMES: [&str; 23] = [
+const TREE_NAMES: [&str; 24] = [
     "names",
     "entries",
     "hidden",
@@ -74,9 +76,12 @@ const TREE_NAMES: [&str; 23] = [
     "extents",
     "cursors and outcomes",
     "open stream chunks",
+    "settled streams",
 ];
 const TREE_COUNT: usize = TREE_NAMES.len();
-/// An image of the version before has the first so many.
+/// An image of record level 2 has the first so many.
+const TREE_COUNT_OF_STREAMS: usize = 23;
+/// One of record level 1.
 const TREE_COUNT_BEFORE: usize = 18;
 /// And one of the oldest that is read.
 const TREE_COUNT_OLDEST: usize = 13;
@@ -348,6 +353,7 @@ fn form(level: u32) -> (u32, usize) {
     match level {
         0 => (VERSION_OLDEST, TREE_COUNT_OLDEST),
         1 => (VERSION_BEFORE, TREE_COUNT_BEFORE),
+        2 => (VERSION_OF_STREAMS, TREE_COUNT_OF_STREAMS),
         _ => (VERSION, TREE_COUNT),
     }
 }

@@ -144,6 +144,21 @@ impl Map {
         }
     }
 
+    /// The same of keys that ascend strictly, which costs less where they are neighbours.
+    pub(super) fn set_sorted(&mut self, entries: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) {
+        match self.tree.insert_sorted(entries) {
+            Ok(_) => {}
+            Err(EditError::Damaged(damaged)) => self.mark.note(damaged),
+            Err(error) => unreachable!("names and outcomes are bounded before: {error}"),
+        }
+    }
+
+    /// Whether nothing is at `first`, `last` or between them.
+    pub(super) fn is_free(&self, first: &[u8], last: &[u8]) -> bool {
+        let mut walk = self.walk(first);
+        walk.next().is_none_or(|(key, _)| key > last)
+    }
+
     /// Takes out what is at `key`.
     pub(super) fn remove(&mut self, key: &[u8]) {
         if let Err(damaged) = self.tree.remove(key) {

@@ -33,6 +33,7 @@ mod apply_names;
 mod apply_policy;
 mod apply_purge;
 mod apply_quota;
+mod apply_ranges;
 mod apply_servers;
 mod apply_settings;
 mod apply_snapshot;
@@ -60,10 +61,12 @@ mod policy_job;
 mod purged;
 mod quota_cache;
 mod quotas;
+mod replaced_extents;
 #[cfg(test)]
 mod replaced_extents_test;
 #[cfg(test)]
 mod replay_test;
+mod settled_streams;
 mod shared_chunks;
 mod sharing;
 #[cfg(test)]

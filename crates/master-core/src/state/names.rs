@@ -229,7 +229,7 @@ impl NameTree {
         };
         let Some(parent) = self.paths.get(directory) else { return self.walk_down(path) };
         let child = self.step(parent, name, &mut Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX));
-        child.ok_or_else(|| self.missing(parent, EntryKind::Directory, path))
+        child.ok_or_else(|| missing(self, (parent, EntryKind::Directory), path))
     }
 
     /// The same of paths looked up together.
@@ -258,7 +258,7 @@ impl NameTree {
         let unpack = |index: usize, packed| unpack_child(parents[index].0, packed);
         let children = self.names.get_each(&keys, unpack);
         for ((parent, path, index), child) in std::iter::zip(&parents, children) {
-            let child = child.ok_or_else(|| self.missing(*parent, EntryKind::Directory, path));
+            let child = child.ok_or_else(|| missing(self, (*parent, EntryKind::Directory), path));
             found[*index] = child.map(|(id, _)| id);
         }
         found
@@ -281,7 +281,7 @@ impl NameTree {
             parent = at;
             (at, kind) = match self.step(at, name, &mut key) {
                 Some(child) => child,
-                None => return Err(self.missing(at, kind, path)),
+                None => return Err(missing(self, (at, kind), path)),
             };
         }
         // Nobody needs to remember where the root is.
@@ -291,16 +291,6 @@ impl NameTree {
             self.paths.remember(directory, parent);
         }
         Ok((at, kind))
-    }
-
-    /// Why the way along `path` ends at `at`.
-    fn missing(&self, at: EntryId, kind: EntryKind, path: &CellPath) -> Failure {
-        if kind == EntryKind::File {
-            let file = self.path_of(at).unwrap_or_default();
-            let line = format!("{path}: {file} is a file and holds no names");
-            return Failure::refused(ErrorCode::NotADirectory, line);
-        }
-        Failure::refused(ErrorCode::NotFound, format!("{path}: no such file or directory"))
     }
 
     /// The way up from an entry, itself first, a root last; shorter where the tree is broken.
@@ -395,9 +385,27 @@ impl NameTree {
         assert!(id != ROOT && id != HIDDEN_ROOT, "the two roots are there from the start");
         self.file_count += u64::from(record.kind == EntryKind::File);
         self.entries.set(&entry_key(id), &record.pack(id, name));
-        self.enter(id, name, record);
+        enter(&mut self.names, id, name, record);
         let (accounts, ways) = self.accounts_mut();
         accounts.made(ways, record);
+    }
+
+    /// The same of several, by ascending ids. None is in the hidden root.
+    pub(super) fn insert_all(&mut self, made: &[(EntryId, &str, EntryRecord)]) {
+        let of_roots = |(id, ..): &(EntryId, &str, EntryRecord)| *id == ROOT || *id == HIDDEN_ROOT;
+        assert!(!made.iter().any(of_roots), "the two roots are there from the start");
+        let (mut entries, mut children) = (Vec::new(), Vec::new());
+        for (id, name, record) in made {
+            self.file_count += u64::from(record.kind == EntryKind::File);
+            entries.push((entry_key(*id), record.pack(*id, name)));
+            children.push(child_of(*id, name, record));
+        }
+        // Mostly they are in order already.
+        children.sort();
+        self.entries.set_sorted(&entries);
+        self.names.set_sorted(&children);
+        let (accounts, ways) = self.accounts_mut();
+        made.iter().for_each(|(.., record)| accounts.made(ways, record));
     }
 
     /// Gives an entry, which is and is called so, another parent and name, which is free (NA1).
@@ -422,7 +430,7 @@ impl NameTree {
         }
         let record = EntryRecord { parent: to.0, ..*record };
         self.entries.set(&entry_key(id), &record.pack(id, to.1));
-        self.enter(id, to.1, &record);
+        enter(&mut self.names, id, to.1, &record);
     }
 
     /// Gives a live entry its hidden name, and notes where it was; tells the name.
@@ -451,17 +459,6 @@ impl NameTree {
         if record.parent == HIDDEN_ROOT {
             self.hidden.remove(id);
         }
-    }
-
-    /// Enters a name into its directory.
-    fn enter(&mut self, id: EntryId, name: &str, record: &EntryRecord) {
-        let (mut key, mut child) = (Vec::new(), Vec::new());
-        name_key(record.parent, name, &mut key);
-        put_near(&mut child, id.get(), record.parent.get());
-        if record.kind == EntryKind::Directory {
-            child.push(IS_DIRECTORY);
-        }
-        self.names.set(&key, &child);
     }
 }
 
@@ -535,6 +532,46 @@ fn name_key(directory: EntryId, name: &str, key: &mut Vec<u8>) {
     key.clear();
     key.extend_from_slice(&directory.get().to_be_bytes());
     key.extend_from_slice(name.as_bytes());
+}
+
+/// Why the way along `path` ends at `at`.
+fn missing(names: &NameTree, (at, kind): (EntryId, EntryKind), path: &CellPath) -> Failure {
+    if kind == EntryKind::File {
+        let file = names.path_of(at).unwrap_or_default();
+        let line = format!("{path}: {file} is a file and holds no names");
+        return Failure::refused(ErrorCode::NotADirectory, line);
+    }
+    Failure::refused(ErrorCode::NotFound, format!("{path}: no such file or directory"))
+}
+
+/// Whether no entry has an id from the first to the last of these.
+pub(super) fn are_fresh(names: &NameTree, first: EntryId, last: EntryId) -> bool {
+    names.entries.is_free(&entry_key(first), &entry_key(last))
+}
+
+/// Whether a directory has no name from the first to the last of these.
+pub(super) fn are_free(names: &NameTree, directory: EntryId, (first, last): (&str, &str)) -> bool {
+    let [mut from, mut to] = [Vec::new(), Vec::new()];
+    name_key(directory, first, &mut from);
+    name_key(directory, last, &mut to);
+    names.names.is_free(&from, &to)
+}
+
+/// Enters a name into its directory.
+fn enter(names: &mut Map, id: EntryId, name: &str, record: &EntryRecord) {
+    let (key, child) = child_of(id, name, record);
+    names.set(&key, &child);
+}
+
+/// What the tree of names has of an entry.
+fn child_of(id: EntryId, name: &str, record: &EntryRecord) -> (Vec<u8>, Vec<u8>) {
+    let (mut key, mut child) = (Vec::with_capacity(ID_SIZE + name.len()), Vec::new());
+    name_key(record.parent, name, &mut key);
+    put_near(&mut child, id.get(), record.parent.get());
+    if record.kind == EntryKind::Directory {
+        child.push(IS_DIRECTORY);
+    }
+    (key, child)
 }
 
 fn unpack_child(directory: EntryId, packed: &[u8]) -> Option<(EntryId, EntryKind)> {

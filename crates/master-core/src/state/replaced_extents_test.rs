@@ -45,9 +45,10 @@ proptest! {
             assert_eq!(bytes_of(&tables), model);
             let all: BTreeSet<ChunkIndex> = (0..INDEXES).map(ChunkIndex::new).collect();
             let named: BTreeSet<u64> = model.iter().map(|it| it.0).collect();
-            let unnamed = tables.unnamed(FILE, all);
-            assert!(unnamed.iter().all(|it| !named.contains(&it.get())));
-            assert_eq!(unnamed.len() + named.len(), INDEXES as usize);
+            for (index, bytes) in tables.bytes_of(FILE, &all) {
+                let count = model.iter().filter(|it| it.0 == index.get()).count();
+                assert_eq!((bytes, bytes > 0), (count as u64, named.contains(&index.get())));
+            }
         }
     }
 }

@@ -75,12 +75,29 @@ impl SharedChunks {
     }
 
     /// Another file refers to a chunk.
+    #[cfg(test)]
     pub(super) fn add(&mut self, handle: ChunkHandle, file: EntryId, index: ChunkIndex) {
         assert!(!file.is_none(), "a file has an id");
         assert!(!handle.is_none(), "what is shared is a chunk");
         let mut packed = Vec::new();
         put_number(&mut packed, index.get());
         self.0.set(&key(handle, file), &packed);
+    }
+
+    /// Further files refer to chunks, each at an index.
+    pub(super) fn add_all(&mut self, rows: &[(ChunkHandle, EntryId, ChunkIndex)]) {
+        assert!(rows.iter().all(|(_, file, _)| !file.is_none()), "a file has an id");
+        assert!(rows.iter().all(|(handle, ..)| !handle.is_none()), "what is shared is a chunk");
+        let row = |(handle, file, index): &(ChunkHandle, EntryId, ChunkIndex)| {
+            let mut packed = Vec::new();
+            put_number(&mut packed, index.get());
+            (key(*handle, *file), packed)
+        };
+        let mut rows: Vec<_> = rows.iter().map(row).collect();
+        rows.sort_by_key(|(key, _)| *key);
+        let twice = rows.windows(2).any(|two| two[0].0 == two[1].0);
+        assert!(!twice, "a file has a chunk at one index (SD1)");
+        self.0.set_sorted(&rows);
     }
 
     /// A file that is not the chunk's owner refers to it no more; whether it did.

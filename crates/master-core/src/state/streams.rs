@@ -5,6 +5,7 @@
 //!   extents    (file, end) → index, place in the chunk, size
 //!   kept       (file, producer, 0) → cursor; (file, producer, first) → outcome of a bundle
 //!   open       handle → who writes it, and how much of it is committed
+//!   settled    how far files are settled, and what they have of each chunk (`settled_streams.rs`)
 //! ```
 //! - OE1: a file's extents have no gap: each begins where the one before ends, and the last ends
 //!   with the file. They are found by their ends, so that one look finds the one that has a byte.
@@ -15,13 +16,14 @@
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
+use super::settled_streams::SettledStreams;
 use crate::applied::StreamCopied;
 use bytes::Bytes;
 use cairn_protocol::{BUNDLES_MAX, Cursor, PRODUCER_CHUNKS_MAX};
 use cairn_types::{
     ChunkHandle, ChunkIndex, EntryId, Epoch, ProducerId, RecordNumber, SerialNumber, WallTime,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Epochs that are over, of which it is told what they had committed.
 const ENDED_MAX: usize = 4;
@@ -101,6 +103,8 @@ pub(super) struct CopiedSlice<'a> {
     pub(super) from: u64,
     pub(super) after: &'a str,
     pub(super) count: usize,
+    /// How far it is settled is kept (the log's level has that).
+    pub(super) settles: bool,
 }
 
 /// All streams.
@@ -111,6 +115,7 @@ pub(crate) struct StreamTables {
     extents: Map,
     kept: Map,
     open: Map,
+    settled: SettledStreams,
 }
 
 impl StreamTables {
@@ -119,16 +124,28 @@ impl StreamTables {
     }
 
     /// From what an image has.
-    pub(super) fn of([producers, names, extents, kept, open]: [Map; 5]) -> Self {
-        Self { producers, names, extents, kept, open }
+    pub(super) fn of([producers, names, extents, kept, open, settled]: [Map; 6]) -> Self {
+        let settled = SettledStreams::of(settled);
+        Self { producers, names, extents, kept, open, settled }
     }
 
-    pub(super) fn maps(&self) -> [&Map; 5] {
-        [&self.producers, &self.names, &self.extents, &self.kept, &self.open]
+    pub(super) fn maps(&self) -> [&Map; 6] {
+        let Self { producers, names, extents, kept, open, settled } = self;
+        [producers, names, extents, kept, open, settled.map()]
     }
 
-    pub(super) fn maps_mut(&mut self) -> [&mut Map; 5] {
-        [&mut self.producers, &mut self.names, &mut self.extents, &mut self.kept, &mut self.open]
+    pub(super) fn maps_mut(&mut self) -> [&mut Map; 6] {
+        let Self { producers, names, extents, kept, open, settled } = self;
+        [producers, names, extents, kept, open, settled.map_mut()]
+    }
+
+    /// How far streams are settled.
+    pub(crate) fn settled(&self) -> &SettledStreams {
+        &self.settled
+    }
+
+    pub(super) fn settled_mut(&mut self) -> &mut SettledStreams {
+        &mut self.settled
     }
 
     pub(crate) fn producer(&self, file: EntryId, id: ProducerId) -> Option<ProducerRecord> {
@@ -311,67 +328,23 @@ impl StreamTables {
         self.extents.set(&pair(file, end), &added.pack());
     }
 
-    /// Who has a file exclusively, or had it last (OE4).
-    pub(crate) fn exclusive(&self, file: EntryId) -> Option<(ProducerId, ProducerRecord)> {
-        let id = self.named(file, "")?;
-        self.producer(file, id).map(|record| (id, record))
+    /// Takes out an extent, as it stands.
+    pub(super) fn remove_extent(&mut self, file: EntryId, extent: &Extent) {
+        self.extents.remove(&pair(file, extent.end));
     }
 
-    /// How many ranges of a file were ever replaced.
-    pub(crate) fn replaced(&self, file: EntryId) -> RecordNumber {
-        self.exclusive(file).map(|(_, record)| record.number).unwrap_or_default()
-    }
-
-    /// Puts bytes of a chunk in the place of as many that stand at `offset` of a file (OE1); which
-    /// chunks these were of.
-    pub(super) fn replace_extents(
-        &mut self,
-        file: EntryId,
-        offset: u64,
-        (index, chunk_offset, size): (ChunkIndex, u64, u64),
-    ) -> BTreeSet<ChunkIndex> {
-        assert!(size > 0, "an extent has bytes (OE1)");
-        let end = offset + size;
-        let within = self.extents_from(file, offset).take_while(|it| it.offset() < end);
-        let cut: Vec<Extent> = within.collect();
-        for extent in &cut {
-            self.extents.remove(&pair(file, extent.end));
-            let before = offset.saturating_sub(extent.offset());
-            if before > 0 {
-                let left = Extent { end: offset, size: before, ..*extent };
-                self.extents.set(&pair(file, left.end), &left.pack());
-            }
-            let behind = extent.end.saturating_sub(end);
-            if behind > 0 {
-                let chunk_offset = extent.chunk_offset + (extent.size - behind);
-                let right = Extent { size: behind, chunk_offset, ..*extent };
-                self.extents.set(&pair(file, right.end), &right.pack());
-            }
-        }
-        let put = Extent { end, index, chunk_offset, size };
-        self.extents.set(&pair(file, end), &put.pack());
-        cut.into_iter().map(|extent| extent.index).collect()
-    }
-
-    /// Those of a file's chunks that no extent of it names.
-    pub(super) fn unnamed(
-        &self,
-        file: EntryId,
-        mut of: BTreeSet<ChunkIndex>,
-    ) -> BTreeSet<ChunkIndex> {
-        for extent in self.extents_from(file, 0) {
-            if of.is_empty() {
-                break;
-            }
-            of.remove(&extent.index);
-        }
-        of
+    /// Puts an extent where none stands (OE1).
+    pub(super) fn set_extent(&mut self, file: EntryId, extent: &Extent) {
+        assert!(extent.size > 0, "an extent has bytes (OE1)");
+        self.extents.set(&pair(file, extent.end), &extent.pack());
     }
 
     /// Takes out up to so many rows of a file that goes; how many it were.
     pub(super) fn take_of_file(&mut self, file: EntryId, left: usize) -> usize {
         let mut taken = 0;
-        for map in [&mut self.extents, &mut self.kept, &mut self.names, &mut self.producers] {
+        self.settled.set_pending(file, false);
+        let Self { producers, names, extents, kept, settled, .. } = self;
+        for map in [extents, kept, names, producers, settled.map_mut()] {
             let mut keys = Vec::new();
             let mut walk = map.walk(&file.get().to_be_bytes());
             while taken + keys.len() < left
@@ -395,6 +368,7 @@ impl StreamTables {
         length: u64,
         slice: CopiedSlice<'_>,
     ) -> StreamCopied {
+        let mut copied: BTreeMap<ChunkIndex, u64> = BTreeMap::new();
         let count = slice.count.clamp(1, COPIED_ROWS_MAX);
         let mut next =
             StreamCopied { from: slice.from, after: slice.after.to_owned(), whole: false };
@@ -403,6 +377,13 @@ impl StreamTables {
         for extent in &extents {
             self.extents.set(&pair(copy, extent.end), &extent.pack());
             next.from = extent.end;
+            *copied.entry(extent.index).or_default() += extent.size;
+        }
+        if slice.settles {
+            for (index, size) in copied {
+                let before = self.settled.left(copy, index).unwrap_or(0);
+                self.settled.set_left(copy, index, before + size);
+            }
         }
         let left = count - extents.len();
         let named: Vec<(String, ProducerId)> =
@@ -421,6 +402,10 @@ impl StreamTables {
         }
         assert!(next.from <= length.max(slice.from), "no copy is longer than it says");
         next.whole = extents.len() + named.len() < count;
+        if next.whole && slice.settles && length > 0 {
+            self.settled.set_settled_to(copy, self.settled.settled_to(source).min(length));
+            self.settled.set_pending(copy, true);
+        }
         next
     }
 

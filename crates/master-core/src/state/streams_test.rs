@@ -9,10 +9,10 @@ use crate::record::{
 };
 use crate::stream_records::{
     AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle,
-    CopyStream, ForgetProducerRecord, OpenProducerRecord, SealChunk,
+    CopyStream, ForgetProducerRecord, OpenProducerRecord, ReplaceRange, ReplacedRange, SealChunk,
 };
 use bytes::Bytes;
-use cairn_pagetree::FileId;
+use cairn_pagetree::{FileId, TreeUsage};
 use cairn_protocol::{BUNDLES_MAX, CommitOutcome, CountShared, ErrorCode, SharedPart, SharedSum};
 use cairn_types::{
     ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch, Layout, MutationName, MutationNumber,
@@ -430,6 +430,14 @@ fn live_through(seed: u64) -> World {
                 let handle = *random.pick(&chunks).expect("one");
                 world.apply(AbandonChunk { handle, ..AbandonChunk::default() });
             }
+            (7, _) if world.state.entry(FILE).is_some_and(|it| it.length > 0) => {
+                // Anywhere, as an exclusive holder's; where some of it is written, nothing is done.
+                let length = world.state.entry(FILE).expect("there").length;
+                let offset = random.below(length);
+                let size = 1 + random.below(length - offset);
+                let record = world.named(FILE, (offset, size));
+                world.replace(record);
+            }
             (6, _) if !sent.is_empty() => {
                 // A copy that was long under way.
                 let (by, bundle) = random.pick(&sent).expect("one").clone();
@@ -472,6 +480,198 @@ proptest! {
         let opened = State::open_image(Arc::new(bytes), file, &image.root).expect("whole");
         assert!(opened.streams == world.state.streams, "a checkpoint has all of it");
     }
+}
+
+impl World {
+    /// Commits bundles of these sizes, each by one of some producers in its own chunk; seals all.
+    fn interleaved(&mut self, names: &[&str], sizes: &[u64]) -> Vec<ChunkHandle> {
+        let producers: Vec<_> = names.iter().map(|name| self.open(name)).collect();
+        let chunks: Vec<ChunkHandle> =
+            producers.iter().map(|it| self.allocate(*it).expect("made")).collect();
+        for (at, size) in sizes.iter().enumerate() {
+            let at = at % names.len();
+            let bundle = self.fitting(producers[at].0, chunks[at], (1, *size));
+            self.commit(producers[at], vec![bundle]).expect("committed");
+        }
+        for chunk in &chunks {
+            let serial = self.state.streams().open_chunk(*chunk).map_or(0, |row| row.serial.get());
+            assert!(matches!(self.seal(*chunk, serial), Applied::Changed(_)));
+        }
+        chunks
+    }
+
+    /// What stands in a range, as a record names it.
+    fn named(&self, file: EntryId, (offset, size): (u64, u64)) -> ReplaceRange {
+        let mut replaced = Vec::new();
+        for extent in self.state.streams().extents_from(file, offset) {
+            let (from, to) = (extent.offset().max(offset), extent.end.min(offset + size));
+            if from >= to {
+                break;
+            }
+            let handle = self.state.chunk_at(file, extent.index).expect("there");
+            let at = extent.chunk_offset + (from - extent.offset());
+            replaced.push(ReplacedRange { handle, offset: at, size: to - from });
+        }
+        ReplaceRange { file, offset, replaced, set_size: 3, ..ReplaceRange::default() }
+    }
+
+    /// Puts a fresh chunk in the place of a range.
+    fn replace(&mut self, record: ReplaceRange) -> Applied {
+        let handle = ChunkHandle::of(TERM, self.fresh());
+        let version = ChunkVersion::of(TERM, self.fresh());
+        let count = self.state.entry(record.file).map_or(0, |entry| entry.chunk_count);
+        let (time, index) = (self.time(), ChunkIndex::new(count));
+        let floor = handle;
+        self.apply(ReplaceRange { time, handle, version, index, floor, ..record })
+    }
+
+    fn extents(&self, file: EntryId) -> Vec<(u64, u64)> {
+        let all = self.state.streams().extents_from(file, 0);
+        all.map(|it| (it.offset(), it.size)).collect()
+    }
+}
+
+#[test]
+fn a_chunk_in_the_place_of_a_range_leaves_offsets_as_they_are_and_frees_what_nobody_needs() {
+    let mut world = World::new();
+    let chunks = world.interleaved(&["a", "b"], &[10, 20, 30, 40, 50]);
+    assert_eq!(world.extents(FILE), [(0, 10), (10, 20), (30, 30), (60, 40), (100, 50)]);
+    // The first three: of both chunks something is left.
+    let first = world.named(FILE, (0, 60));
+    let settled_to = Some(60);
+    let Applied::RangeReplaced(done) = world.replace(ReplaceRange { settled_to, ..first }) else {
+        panic!("it fits")
+    };
+    assert_eq!((done.chunks, done.places), (vec![], vec![]));
+    assert_eq!(world.extents(FILE), [(0, 60), (60, 40), (100, 50)]);
+    assert_eq!(world.state.streams().settled().settled_to(FILE), 60);
+    world.check();
+    // A part of an extent: the rest stands where it stood, in the chunk and in the file.
+    let part = world.named(FILE, (110, 20));
+    assert!(matches!(world.replace(part), Applied::RangeReplaced(_)));
+    assert_eq!(world.extents(FILE), [(0, 60), (60, 40), (100, 10), (110, 20), (130, 20)]);
+    world.check();
+    let rest = world.named(FILE, (60, 50));
+    let Applied::RangeReplaced(done) = world.replace(rest) else { panic!("it fits") };
+    assert_eq!(done.chunks, [chunks[1]], "the second has nothing more (RG2)");
+    assert!(world.state.chunk(chunks[1]).is_none() && world.state.is_purged(chunks[1]));
+    assert!(world.state.chunk(chunks[0]).is_some());
+    let last = world.named(FILE, (130, 20));
+    let Applied::RangeReplaced(done) = world.replace(last) else { panic!("it fits") };
+    assert_eq!((done.chunks, done.places), (vec![chunks[0]], vec![ChunkIndex::new(0)]));
+    assert_eq!(world.state.chunk_at(FILE, ChunkIndex::new(0)), None);
+    assert_eq!(world.state.entry(FILE).expect("there").length, 150);
+    world.check();
+}
+
+#[test]
+fn what_stands_otherwise_than_it_was_copied_is_not_replaced() {
+    let mut world = World::new();
+    world.interleaved(&["a", "b"], &[10, 20, 30]);
+    let late = world.named(FILE, (10, 50));
+    let first = world.named(FILE, (0, 30));
+    let refused = |world: &mut World, record: ReplaceRange| {
+        let before = world.extents(FILE);
+        let Applied::Failed(failure) = world.replace(record) else { panic!("it does not fit") };
+        assert_eq!(world.extents(FILE), before, "nothing is changed");
+        world.check();
+        failure.code
+    };
+    for odd in [
+        ReplaceRange { offset: 1, ..first.clone() },
+        ReplaceRange { offset: 60, ..first.clone() },
+        ReplaceRange { offset: u64::MAX, ..first.clone() },
+        ReplaceRange { replaced: vec![], ..first.clone() },
+        ReplaceRange { file: ROOT, ..first.clone() },
+        ReplaceRange { replaced: first.replaced.iter().rev().copied().collect(), ..first.clone() },
+    ] {
+        refused(&mut world, odd);
+    }
+    assert!(matches!(world.replace(first), Applied::RangeReplaced(_)));
+    // Another chunk has some of it by now.
+    assert_eq!(refused(&mut world, late), ErrorCode::Busy);
+    // What is written may be longer any time (RG3).
+    let by = world.open("c");
+    let chunk = world.allocate(by).expect("made");
+    let bundle = world.fitting(by.0, chunk, (1, 5));
+    world.commit(by, vec![bundle]).expect("committed");
+    let open = world.named(FILE, (60, 5));
+    assert_eq!(refused(&mut world, open), ErrorCode::Busy);
+    // Nor is anything of a file that is deleted.
+    let rest = world.named(FILE, (30, 30));
+    let (mutation, name) = (world.mutation(), "s".to_owned());
+    world.apply(HideEntry { mutation, entry: FILE, parent: ROOT, name, ..Default::default() });
+    assert_eq!(refused(&mut world, rest), ErrorCode::NotFound);
+}
+
+#[test]
+fn a_copy_keeps_its_chunks_until_it_is_settled_itself_or_goes() {
+    let mut world = World::new();
+    let chunks = world.interleaved(&["a", "b"], &[10, 20, 30]);
+    let top = EntryId::of(TERM, world.fresh());
+    let copied = CopiedEntry {
+        source: FILE,
+        id: top,
+        parent: HIDDEN_ROOT,
+        name: "t".to_owned(),
+        count: 2,
+        ..CopiedEntry::default()
+    };
+    world.apply(CopyEntries { top, entries: vec![copied], ..CopyEntries::default() });
+    let slice = CopyStream { top, source: FILE, id: top, count: 4096, ..CopyStream::default() };
+    assert!(matches!(world.apply(slice), Applied::StreamCopied(it) if it.whole));
+    let (mutation, to_name) = (world.mutation(), "t".to_owned());
+    let last =
+        SnapshotTree { mutation, top, entries: 1, to_parent: ROOT, to_name, ..Default::default() };
+    assert!(matches!(world.apply(last), Applied::SnapshotMade(_)));
+    assert!(world.state.streams().settled().is_pending(top), "it is settled, too");
+    let source = world.named(FILE, (0, 60));
+    let Applied::RangeReplaced(done) = world.replace(source) else { panic!("it fits") };
+    assert_eq!((done.chunks.len(), done.places.len()), (0, 2), "the copy has them");
+    assert!(chunks.iter().all(|it| world.state.chunk(*it).is_some()));
+    assert_eq!(world.extents(top), [(0, 10), (10, 20), (30, 30)]);
+    let copy = world.named(top, (0, 60));
+    let Applied::RangeReplaced(done) = world.replace(copy) else { panic!("it fits") };
+    assert_eq!(done.chunks, chunks, "nobody has them any more");
+    assert_eq!((world.extents(FILE), world.extents(top)), (vec![(0, 60)], vec![(0, 60)]));
+    world.check();
+    // The table has nothing of a file that is gone.
+    for (file, name) in [(FILE, "s"), (top, "t")] {
+        let (mutation, name) = (world.mutation(), name.to_owned());
+        world.apply(HideEntry { mutation, entry: file, parent: ROOT, name, ..Default::default() });
+        let purge = Purge { entry: file, count: 4096, ..Purge::default() };
+        assert!(matches!(world.apply(purge), Applied::EntryPurged(it) if it.whole));
+    }
+    assert!(world.state.streams().maps().iter().all(|map| map.len() == 0));
+}
+
+#[test]
+fn a_settled_terabyte_in_bundles_of_64_kib_takes_the_master_at_most_two_megabytes() {
+    const MIB: u64 = 1 << 20;
+    let mut world = World::new();
+    world.state.config.chunk_size = 64 * MIB;
+    // As settling leaves it: the windows, whole chunks, are the bytes of a thousand bundles each;
+    // what was there before them is gone.
+    let windows = (1u64 << 40) / (64 * MIB);
+    let by = world.open("a");
+    for _ in 0..windows {
+        let chunk = world.allocate(by).expect("made");
+        let length = world.state.entry(FILE).expect("there").length;
+        let bundle = world.fitting(by.0, chunk, (1024, 64 * MIB));
+        world.commit(by, vec![bundle]).expect("committed");
+        world.seal(chunk, 1);
+        let window = world.named(FILE, (length, 64 * MIB));
+        assert!(matches!(world.replace(window), Applied::RangeReplaced(_)));
+    }
+    assert_eq!(world.state.streams().extents_from(FILE, 0).count() as u64, windows);
+    let usage = world.state.usage();
+    let size = |it: &TreeUsage| it.memory_bytes();
+    let all: u64 = usage.iter().map(|(_, _, usage)| size(usage)).sum();
+    let extents = usage.iter().find(|(name, ..)| *name == "extents").expect("a tree");
+    let each = size(&extents.2) / extents.1;
+    println!("{windows} chunks: {all} bytes in all, {each} for an extent: {usage:?}");
+    assert!(all <= 2 * MIB, "{all} bytes: {usage:?}");
+    assert!(each <= 20, "{each} bytes for an extent");
 }
 
 impl World {

@@ -80,7 +80,7 @@ impl ExclusiveOpenings {
     }
 
     /// Which opening a new one takes over from: none, or one whose lease is over.
-    pub(super) fn to_take_over(
+    pub(super) fn taken_over_from(
         &mut self,
         view: &View<'_>,
         file: EntryId,

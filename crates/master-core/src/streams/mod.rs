@@ -4,7 +4,8 @@
 //!   OpenProducer, CommitBundles, … ──► a record ──► applied: all is decided there ─► answer
 //!   AllocateChunks ──► jobs of the scheduler ──► all of them told ─► answer
 //!   WaitLength ──► parked (`followers.rs`) ──► a commit, or the time is over ─► answer
-//!   tick ──► chunks that nobody writes any more are sealed or abandoned (`sealing.rs`)
+//!   tick ──► chunks that nobody writes any more are sealed or abandoned (`sealing.rs`);
+//!            small extents are put together (`settling.rs`)
 //! ```
 //! - SR1: holders are believed here and nowhere else, before the record is proposed (R43): what
 //!   servers are up to is soft, and no record's business.
@@ -15,6 +16,8 @@ mod exclusive;
 mod followers;
 mod listing;
 mod sealing;
+mod settling;
+mod window;
 
 use crate::applied::{Applied, ProducerOpened};
 use crate::chunk_place::ChunkPlace;
@@ -33,13 +36,15 @@ use crate::view::View;
 use cairn_env::Caller;
 use cairn_protocol::{
     AllocateChunks, AllocateChunksAnswer, ClientToStreams, CloseProducer, CloseProducerAnswer,
-    CommitBundlesAnswer, ErrorCode, Failure, ForgetProducer, ForgetProducerAnswer, OpenProducer,
-    OpenProducerAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX, PRODUCER_NAME_SIZE_MAX, Response,
+    CommitBundlesAnswer, ErrorCode, Failure, ForgetProducer, ForgetProducerAnswer, JobStatus,
+    OpenProducer, OpenProducerAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX, PRODUCER_NAME_SIZE_MAX,
+    Response,
 };
 use cairn_types::{ChunkHandle, Content, EntryId, Epoch, ProducerId};
 use exclusive::ExclusiveOpenings;
 use followers::Followers;
 use sealing::Sealing;
+use settling::StreamSettling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
@@ -69,6 +74,7 @@ pub(crate) struct StreamWork {
     followers: Followers,
     exclusive: ExclusiveOpenings,
     sealing: Sealing,
+    settling: StreamSettling,
 }
 
 /// So many requests wait for chunks at once.
@@ -190,7 +196,7 @@ impl StreamWork {
         }
         // What comes again is answered as the first time (R24).
         let is_new = matches!(step.state.remembered(open.mutation), Remembered::New);
-        let takes_over = match self.exclusive.to_take_over(view, open.file) {
+        let takes_over = match self.exclusive.taken_over_from(view, open.file) {
             Err(failure) if is_new => return Err(failure),
             takes_over => takes_over.unwrap_or_default(),
         };
@@ -303,6 +309,7 @@ impl StreamWork {
     ) {
         self.sealing.on_applied(proposal);
         self.exclusive.on_applied(proposal);
+        self.settling.on_applied(proposal);
         if let Some((from, what)) = self.waiting.remove(&proposal) {
             if let Waiting::Committed(file, _) = what {
                 self.followers.on_longer(step, file);
@@ -322,10 +329,12 @@ impl StreamWork {
 
     /// Takes up what has become of jobs.
     pub(crate) fn go_on(&mut self, step: &mut Step<'_>, chunks: &mut Chunks) {
+        let now = step.now;
         let (_, scheduler) = chunks.for_streams(step);
         let news = SetNews::of(scheduler);
         let (allocated, sealed) = (take(&mut news.allocated), take(&mut news.sealed));
-        self.sealing.on_sealed(step.now.time, sealed);
+        self.settling.on_assembled(now, take(&mut news.assembled));
+        self.sealing.on_sealed(now.time, sealed);
         if allocated.is_empty() {
             return;
         }
@@ -368,10 +377,17 @@ impl StreamWork {
         Ok(AllocateChunksAnswer { chunks, commit_replicas })
     }
 
+    /// What is done for streams, as a job; none while there is nothing to do.
+    pub(crate) fn job(&self, view: &View<'_>) -> Option<JobStatus> {
+        self.settling.job(view)
+    }
+
     /// Time has passed.
     pub(crate) fn on_tick(&mut self, step: &mut Step<'_>, chunks: &mut Chunks) {
         self.followers.on_tick(step);
         self.exclusive.on_tick(step);
+        let kept_open = self.settling.on_tick(step, chunks);
+        self.sealing.leave(kept_open);
         self.sealing.on_tick(step, chunks);
         self.go_on(step, chunks);
     }

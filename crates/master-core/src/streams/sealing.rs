@@ -21,6 +21,7 @@ use crate::stream_records::AbandonChunk;
 use crate::underway::Activity;
 use crate::view::View;
 use cairn_protocol::{Failure, OpenStreamChunk};
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ReplicaAt, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -132,6 +133,10 @@ impl Sealing {
 
 /// Whether nobody is to write a chunk any more.
 fn is_over(view: &View<'_>, handle: ChunkHandle, row: &OpenStreamChunkRow) -> bool {
+    // R42 broken: it may be written to for ever.
+    if broken(Rule::R42) {
+        return false;
+    }
     let Some(producer) = view.state.streams().producer(row.file, row.producer) else {
         return true;
     };

@@ -45,7 +45,9 @@ fn a_cell_that_was_founded_without_limits_for_clones_has_those_of_a_new_one() {
         ..CellConfig::small()
     };
     assert_eq!(old.completed(), CellConfig::small());
-    let chosen = CellConfig { clone_rate: 0, ..CellConfig::small() };
+    let unsettled = CellConfig { settle_rate: 0, settle_after_ms: 0, ..CellConfig::small() };
+    assert_eq!(unsettled.completed(), CellConfig::small(), "nor before streams were settled");
+    let chosen = CellConfig { clone_rate: 0, settle_rate: 0, ..CellConfig::small() };
     assert_eq!(chosen.clone().completed(), chosen, "no limit is a choice");
 }
 

@@ -84,13 +84,19 @@ fn a_tree_of_many_names_comes_in_slices_and_a_path_that_grows_too_long_undoes_al
     cell.commit();
     let wish = snapshot(&mut cell, "/d", "/s");
     let taken = cell.send(wish);
-    let mut slices = 0;
+    let (mut slices, mut most) = (0, 0);
     while !cell.proposed.is_empty() {
-        assert!(cell.proposed.len() <= 2, "few are on their way (SW2)");
+        let Record::CopyEntries(slice) = &cell.proposed[0].1 else { break };
+        assert!(slice.entries.len() <= 64, "a slice is small (SW2)");
+        most = most.max(cell.proposed.len());
+        let before = cell.proposed.len();
         slices += 1;
         cell.commit_first();
+        assert!(cell.proposed.len() <= before + 1, "one is applied, and two are begun");
     }
-    assert!(slices > 2500 / 256, "{slices} slices");
+    assert_eq!(most, 8, "few are on their way (SW2), and not one at a time");
+    assert!(slices > 2500 / 64, "{slices} slices");
+    cell.commit();
     let Some(Ok(Response::Snapshot(answer))) = cell.answer(taken) else { panic!("taken") };
     assert_eq!(answer.entries, 2501);
     assert!(cell.exists("/s/0") && cell.exists("/s/2499"));

@@ -48,6 +48,7 @@ impl Master {
             return Ok(());
         }
         let before = self.role.replace_state(*taken.state);
+        self.backlog.clear();
         self.page_file = Some(taken.page_file);
         wishes.extend(self.pace.take_over(as_of).into_iter().map(MasterEffect::Env));
         self.group.consensus_mut().has_checkpoint(as_of.0, as_of.1);

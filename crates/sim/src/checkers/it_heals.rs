@@ -266,6 +266,8 @@ pub(crate) fn judge_jobs(
     let may_stand = |job: &&JobStatus| match job.kind {
         JobKind::Repair => job.state == JobState::Waiting && lacking,
         JobKind::Drain => job.state == JobState::Done || stuck || !runs(job),
+        // It is told of as long as a stream may grow.
+        JobKind::Settle => true,
         JobKind::Surplus | JobKind::Purge | JobKind::Balance | JobKind::Policy => false,
     };
     match jobs.iter().find(|job| !may_stand(job)) {

@@ -90,6 +90,7 @@ impl Checker for NoLiveChunkCollected {
         }
         let (handle, made_at) = match record {
             Record::OpenChunk(open) => (open.handle, open.version),
+            Record::ReplaceRange(new) => (new.handle, new.version),
             Record::AllocateChunk(new) => (new.handle, new.version),
             Record::CopyOnWrite(own) => (own.handle, own.version),
             _ => return Ok(()),

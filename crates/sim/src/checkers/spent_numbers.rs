@@ -62,6 +62,7 @@ impl Checker for SpentNumbers {
                 self.judge(own.shared, own.shared_version, ledger)?;
                 self.judge(own.handle, own.version, ledger)
             }
+            Record::ReplaceRange(new) => self.judge(new.handle, new.version, ledger),
             Record::AllocateChunk(new) => self.judge(new.handle, new.version, ledger),
             Record::SealChunk(seal) => self.judge(seal.handle, seal.version, ledger),
             Record::SetVersion(set) => self.judge(set.handle, set.version, ledger),

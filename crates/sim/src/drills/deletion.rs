@@ -25,6 +25,12 @@ pub(super) const DRILLS: &[Drill] = &[
         replicas_of_a_chunk_in_the_making_are_told_of_and_stay,
     ),
     Drill::of_rule(
+        Rule::GB2,
+        "a server comes back with a stale replica of a chunk that lacks one, and keeps it",
+        4,
+        a_stale_replica_stays_while_its_chunk_lacks_one,
+    ),
+    Drill::of_rule(
         Rule::GB4,
         "a server that was forgotten comes back with what was purged meanwhile, and keeps it",
         4,
@@ -205,6 +211,31 @@ fn a_server_that_was_away_while_a_file_was_purged_gives_its_replica_up_when_it_i
     written(script, "/other")?;
     script.restart(away)?;
     until_nobody_holds(script, chunk)
+}
+
+/// A member is away while its chunk is written to. When it is back its replica is stale, and two
+/// are good; the third is on its way to a server that has none, and is held up. Before it is there
+/// the stale one is all that is left should both others be lost.
+fn a_stale_replica_stays_while_its_chunk_lacks_one(script: &mut DrillScript) -> Verdict {
+    let (file, chunk) = written(script, "/f")?;
+    let primary = script.primary(chunk)?;
+    let away = script.holders(chunk).into_iter().find(|node| *node != primary);
+    let away = away.ok_or("nobody but the primary has a replica")?;
+    script.stall(|seen| matches!(seen.request, Request::CloneChunk(_)));
+    script.kill(away);
+    script.write(0, file, 0, BYTES)?;
+    script.restart(away)?;
+    script.pass(Duration::from_secs(3));
+    let goes_on_without_it = script.set_size(chunk) == 2;
+    if !goes_on_without_it || !script.holders(chunk).contains(&away) {
+        return Err(format!(
+            "a set of {} goes on, and {:?} have replicas",
+            script.set_size(chunk),
+            script.holders(chunk)
+        ));
+    }
+    script.release();
+    reads_as_written(script, file)
 }
 
 /// A server is away while a file is purged, and a person forgets it. When it comes back, nobody

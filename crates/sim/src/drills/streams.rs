@@ -10,13 +10,14 @@ use bytes::Bytes;
 use cairn_client_core::OpenedProducer;
 use cairn_env_sim::NodeId;
 use cairn_protocol::{
-    AllocateChunks, AskShadow, ErrorCode, Extend, ExtendAnswer, Failure, OpenProducer,
-    OpenProducerAnswer, OpenStreamChunk, Push, ReadExtents, Request, Response, ShadowQuestion,
-    ShadowWord, WaitLength,
+    AllocateChunks, AskShadow, Bundle, BundleHolder, CommitBundles, ErrorCode, Extend,
+    ExtendAnswer, Failure, OpenProducer, OpenProducerAnswer, OpenStreamChunk, Push, ReadExtents,
+    Request, Response, ShadowQuestion, ShadowWord, WaitLength,
 };
 use cairn_types::planted::Rule;
 use cairn_types::{
-    BlockChecksums, Content, EntryId, MutationName, MutationNumber, PushId, SerialNumber, SessionId,
+    BlockChecksums, Content, EntryId, Epoch, MutationName, MutationNumber, ProducerId, PushId,
+    RecordNumber, SerialNumber, SessionId,
 };
 use std::time::Duration;
 
@@ -26,6 +27,12 @@ pub(super) const DRILLS: &[Drill] = &[
         "a producer goes on that was opened anew elsewhere",
         3,
         a_producer_goes_on_that_was_opened_anew,
+    ),
+    Drill::of_rule(
+        Rule::R39,
+        "a number that stands for one record is put to the master for two",
+        3,
+        a_number_that_stands_for_one_record_is_put_to_the_master_for_two,
     ),
     Drill::of_rule(
         Rule::R40,
@@ -38,6 +45,12 @@ pub(super) const DRILLS: &[Drill] = &[
         "a chunk is sealed of which one server lacks the last bundle",
         4,
         a_chunk_is_sealed_of_which_one_server_lacks_the_last_bundle,
+    ),
+    Drill::of_rule(
+        Rule::R42,
+        "a producer is opened anew that had a chunk and wrote nothing to it",
+        3,
+        a_producer_is_opened_anew_that_wrote_nothing_to_its_chunk,
     ),
     Drill::of_rule(
         Rule::R43,
@@ -57,6 +70,12 @@ pub(super) const DRILLS: &[Drill] = &[
         "a stream is wanted that another has exclusively, and one whose holder was killed",
         3,
         a_stream_is_wanted_that_another_has_exclusively,
+    ),
+    Drill::of_rule(
+        Rule::R47,
+        "a producer comes back after it was closed and the master started anew",
+        3,
+        a_producer_comes_back_after_it_was_closed,
     ),
 ];
 
@@ -148,6 +167,8 @@ fn a_producer_goes_on_that_was_opened_anew(script: &mut DrillScript) -> Verdict 
 
 /// The producer's part by hand.
 struct ManualProducer {
+    /// The file, itself, and its epoch.
+    names: (EntryId, ProducerId, Epoch),
     chunk: OpenStreamChunk,
     pushed: u64,
 }
@@ -171,7 +192,11 @@ impl ManualProducer {
             if let Ok(Response::AllocateChunks(given)) = answer.map(|answer| answer.response)
                 && let Some(chunk) = given.chunks.first()
             {
-                return Ok(Self { chunk: chunk.clone(), pushed: 0 });
+                return Ok(Self {
+                    names: (file, producer, epoch),
+                    chunk: chunk.clone(),
+                    pushed: 0,
+                });
             }
             script.pass(Duration::from_millis(200));
         }
@@ -214,6 +239,99 @@ impl ManualProducer {
             Err(failure) => Err(told(&failure)),
         }
     }
+}
+
+impl ManualProducer {
+    /// The same on all servers, and who they are for the master.
+    fn store(
+        &mut self,
+        script: &mut DrillScript,
+        bundle: (u64, u64, &'static [u8]),
+    ) -> Result<Vec<BundleHolder>, String> {
+        let mut holders = Vec::new();
+        for server in self.servers(script) {
+            let ExtendAnswer { server, incarnation, .. } = self.extend(script, server, bundle)?;
+            holders.push(BundleHolder { server, incarnation });
+        }
+        Ok(holders)
+    }
+
+    /// Puts a bundle of so many records, from the first on, to the master.
+    fn commit(
+        &self,
+        script: &mut DrillScript,
+        count: u64,
+        (serial, offset, bytes): (u64, u64, &'static [u8]),
+        holders: Vec<BundleHolder>,
+    ) -> Result<Response, Failure> {
+        let bundle = Bundle {
+            first: RecordNumber::new(1),
+            count,
+            handle: self.chunk.handle,
+            offset,
+            size: bytes.len() as u64,
+            serial: SerialNumber::new(serial),
+            holders,
+            cursor: None,
+            replaces: None,
+        };
+        let ((file, producer, epoch), bundles) = (self.names, vec![bundle]);
+        let commit = CommitBundles { file, producer, epoch, bundles };
+        let master = script.nodes().master;
+        script.probe(master, commit, Bytes::new()).map(|answer| answer.response)
+    }
+}
+
+/// The second time it would be in the file twice, or not at all and be taken for it.
+fn a_number_that_stands_for_one_record_is_put_to_the_master_for_two(
+    script: &mut DrillScript,
+) -> Verdict {
+    let file = stream(script)?;
+    let mut producer = ManualProducer::open(script, file)?;
+    let [first, second]: [(u64, u64, &'static [u8]); 2] = [(1, 0, b"one,"), (2, 4, b"one,two,")];
+    let holders = producer.store(script, first)?;
+    let done = producer.commit(script, 1, first, holders).map_err(|why| told(&why))?;
+    let holders = producer.store(script, second)?;
+    if let Ok(answer) = producer.commit(script, 2, second, holders) {
+        return Err(format!("after {done:?} it was answered {answer:?}"));
+    }
+    reads(script, 2, file, b"one,")
+}
+
+/// Nothing of the chunk is committed: it is abandoned.
+fn a_producer_is_opened_anew_that_wrote_nothing_to_its_chunk(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let producer = ManualProducer::open(script, file)?;
+    let newer = open(script, 0, file)?;
+    if newer.epoch <= producer.names.2 {
+        return Err(format!("{newer:?} follows epoch {}", producer.names.2));
+    }
+    let chunk = producer.chunk.handle;
+    script
+        .until("the chunk is abandoned", |script| script.reached("stream's chunk abandoned") > 0)?;
+    script.until("it is garbage", move |script| script.holders(chunk).is_empty())?;
+    let first = send(script, 0, &newer, (1, b"one,"));
+    committed(script, first)?;
+    reads(script, 2, file, b"one,")
+}
+
+/// What it is told is where it goes on: else its records would be in the file a second time.
+fn a_producer_comes_back_after_it_was_closed(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let producer = open(script, 0, file)?;
+    let first = send(script, 0, &producer, (1, b"one,"));
+    committed(script, first)?;
+    script.done(0, ClientOp::CloseProducer { producer: producer.producer })?;
+    let master = script.nodes().master;
+    script.kill(master);
+    script.restart(master)?;
+    let again = open(script, 1, file)?;
+    if again.number.get() != 1 || again.epoch <= producer.epoch {
+        return Err(format!("{again:?} follows {producer:?}"));
+    }
+    let second = send(script, 1, &again, (2, b"two,"));
+    committed(script, second)?;
+    reads(script, 2, file, b"one,two,")
 }
 
 /// The second bundle comes to a server that never had the first.

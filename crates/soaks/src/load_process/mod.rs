@@ -28,7 +28,7 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: soak load append CELL SMALL-FILE LARGE-FILE FIRST-CLIENT CLIENTS SMALL LARGE
        soak load deliver CELL FILE small|large read|follow
-       soak load steady CELL look-up|read|append PATH
+       soak load steady CELL look-up|ask-shadow|read|append|create PATH
        soak load look CELL";
 
 /// Runs one process of a load.

@@ -1,7 +1,8 @@
-//! A client that does one thing again and again, and says how often and how fast when it is asked.
+//! A client that does one thing again and again, and says how often and how fast when it is asked:
+//! `look-up`, the same of a shadow master (`ask-shadow`), `read`, `append`, `create`.
 //!
 //! ```text
-//!   soak                                     soak load steady CELL look-up|read|append PATH
+//!   soak                                     soak load steady CELL WHAT PATH
 //!     │ ── "go" ──────────────────────────────► it begins
 //!     │ ── "mark" ────────────────────────────► what came of it since the last time
 //!     │ ◄─────────── "since {…}" ──────────────
@@ -10,7 +11,7 @@
 use crate::load_process::appenders::open;
 use crate::load_process::orders::{Orders, say};
 use anyhow::{Context, Result, bail};
-use cairn_client::{Cell, CellPath, File, Options, RecordWriter};
+use cairn_client::{Cell, CellPath, File, Options, RecordWriter, ShadowReads};
 use cairn_types::Random;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Bytes of a read, and of a record.
 const READ_SIZE: u64 = 1 << 20;
 const RECORD_SIZE: usize = 64 << 10;
+/// Directories that are made at once, and bytes of their names.
+const CREATES: u64 = 64;
+const NAME_SIZE: usize = 220;
 
 /// What came of it in some time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -34,15 +38,19 @@ enum Work {
     LookUp(Cell, Vec<CellPath>),
     Read(File, u64),
     Append(RecordWriter, Vec<u8>),
+    /// Directories, many at once, with long names: nothing else fills a master's log as fast.
+    Create(Cell, CellPath, u64),
 }
 
 impl Work {
     async fn begin(cell: &str, what: &str, path: &str) -> Result<Self> {
-        let cell =
-            Cell::connect(cell, Options { deadline: DEADLINE, ..Options::default() }).await?;
+        let shadow_reads =
+            if what == "ask-shadow" { ShadowReads::First } else { ShadowReads::Never };
+        let options = Options { deadline: DEADLINE, shadow_reads, ..Options::default() };
+        let cell = Cell::connect(cell, options).await?;
         let at = CellPath::parse(path)?;
         Ok(match what {
-            "look-up" => {
+            "look-up" | "ask-shadow" => {
                 let names = cell.list(&at).await?;
                 let paths =
                     names.iter().map(|entry| at.join(&entry.name)).collect::<Result<_, _>>()?;
@@ -57,11 +65,12 @@ impl Work {
                 let writer = open(&cell, path).await?.record_writer("steady");
                 Self::Append(writer, vec![7; RECORD_SIZE])
             }
-            _ => bail!("it takes CELL look-up|read|append PATH"),
+            "create" => Self::Create(cell, at, 0),
+            _ => bail!("it takes CELL look-up|ask-shadow|read|append|create PATH"),
         })
     }
 
-    async fn once(&self, random: &mut Random) -> Result<()> {
+    async fn once(&mut self, random: &mut Random) -> Result<()> {
         match self {
             Self::LookUp(cell, paths) => {
                 let path = random.pick(paths).context("a directory with names")?;
@@ -74,6 +83,18 @@ impl Work {
                 }
             }
             Self::Append(writer, record) => drop(writer.append(record).await?),
+            Self::Create(cell, at, made) => {
+                let mut all = tokio::task::JoinSet::new();
+                for number in *made..*made + CREATES {
+                    let path = at.join(&format!("{number:0width$}", width = NAME_SIZE))?;
+                    let cell = cell.clone();
+                    all.spawn(async move { cell.make_directory(&path, false).await.map(drop) });
+                }
+                *made += CREATES;
+                while let Some(done) = all.join_next().await {
+                    done??;
+                }
+            }
         }
         Ok(())
     }
@@ -84,9 +105,11 @@ impl Work {
 /// # Errors
 /// When the words make no sense, or the cell refuses.
 pub(crate) async fn run(words: &[&str]) -> Result<()> {
-    let [cell, what, path] = words else { bail!("it takes CELL look-up|read|append PATH") };
+    let [cell, what, path] = words else {
+        bail!("it takes CELL look-up|ask-shadow|read|append|create PATH")
+    };
     let orders = Orders::listen();
-    let work = Work::begin(cell, what, path).await?;
+    let mut work = Work::begin(cell, what, path).await?;
     let mut random = Random::new(1);
     say("ready");
     orders.expect("go")?;

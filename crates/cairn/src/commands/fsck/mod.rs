@@ -13,6 +13,7 @@ mod check;
 mod findings;
 mod pace;
 mod quick;
+mod silent_servers;
 mod unreferenced;
 
 use crate::cli_error::{Cause, CliError, Doing};
@@ -218,6 +219,9 @@ fn tell_summary(arguments: &FsckArguments, tally: &Tally, output: &Output) -> Re
     let rest = match (left, arguments.repair) {
         (0, _) => String::new(),
         (_, true) => format!("; {left} are not repaired yet: cairn explain says why"),
+        (_, false) if tally.doubtful => {
+            format!("; {left} are being repaired, or a server of theirs did not answer")
+        }
         (_, false) => format!("; {left} are being repaired: --repair waits for it"),
     };
     let beyond = tally.beyond_repair;

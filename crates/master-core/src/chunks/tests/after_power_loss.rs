@@ -5,7 +5,7 @@ use super::{World, lease, members, report, server};
 use crate::record::{CloseChunk, Record, SetVersion};
 use cairn_protocol::{
     ChunkGrant, ErrorCode, Explain, Join, LeasePurpose, LetGoOfLost, ListLost, Recover,
-    RecoverAnswer, ReplicaReport, ReportBadBlock, Request, Response,
+    RecoverAnswer, ReplicaReport, ReportBadBlock, Request, Response, WaitReason, WaitingCount,
 };
 use cairn_types::{ChunkHandle, ChunkVersion, LogIndex, ReplicaAt, SerialNumber, Term, WallTime};
 use std::collections::BTreeMap;
@@ -223,6 +223,37 @@ fn beside_a_damaged_replica_that_holds_more_only_a_person_decides_and_it_is_kept
     assert_eq!(world.beat(3, vec![less], vec![]).garbage.len(), 1, "it has nothing more");
     let more = disks[&1].clone();
     assert_eq!(world.beat(1, vec![more], vec![]).garbage, [], "R28: it has more");
+}
+
+/// Of the chunk that `after_power_loss` made: copies that were ordered by now, and what the cell
+/// and the chunk are told to wait for.
+fn copies_and_waits(world: &World) -> (usize, Vec<WaitingCount>, Option<WaitReason>) {
+    let is_copy = |sent: &super::Sent| matches!(sent.request, Request::CloneChunk(_));
+    let copies = world.sent.iter().filter(|sent| is_copy(sent)).count();
+    let why = world.listed(None)[0].waits.map(|wait| wait.why);
+    (copies, world.health().counts.waiting, why)
+}
+
+#[test]
+fn nothing_is_copied_that_could_not_join_before_the_set_is_decided_on() {
+    // One has a bad block and more than the others; one is sound, and may lack what only that has.
+    let told = [((18, 15), false), ((15, 15), false), ((10, 9), true)];
+    let (mut world, disks) = after_power_loss(&told);
+    let handle = disks[&1].handle;
+    world.with(|chunks, _| chunks.fleet.mark_damaged(handle, server(1)));
+    world.join(4, vec![], vec![]);
+    world.pass(60_000, &[1, 2, 3, 4]);
+    let (copies, waiting, why) = copies_and_waits(&world);
+    assert_eq!((copies, why), (0, Some(WaitReason::NoSource)), "DS6, RP4");
+    assert_eq!(waiting, [WaitingCount { why: WaitReason::NoSource, count: 1 }]);
+    let explained = explained(&mut world);
+    assert!(explained.contains("is copied when a person has decided"), "{explained}");
+    assert!(!explained.contains("waits for a copy"), "{explained}");
+    // A person goes on without what the damaged one alone has.
+    world.request(7, Recover { subject: handle.short(), ..Recover::default() });
+    assert!(world.reply(7).is_some_and(|reply| reply.is_ok()));
+    world.pass(3000, &[1, 2, 3, 4]);
+    assert_eq!(copies_and_waits(&world).0, 1, "now a copy can join");
 }
 
 #[test]

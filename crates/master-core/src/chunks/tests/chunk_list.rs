@@ -6,7 +6,7 @@ use cairn_protocol::{ListChunks, ListedChunk, ServerState, WaitReason};
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Term};
 
 impl World {
-    fn listed(&self, under: Option<&str>) -> Vec<ListedChunk> {
+    pub(super) fn listed(&self, under: Option<&str>) -> Vec<ListedChunk> {
         let view = self.chunks.view(self.moment(), &self.state);
         let under = under.map(|path| CellPath::parse(path).expect("a path"));
         let (mut all, mut after) = (Vec::new(), ChunkHandle::default());

@@ -1,0 +1,105 @@
+//! The files of a disk, and how many pages they take.
+//!
+//! - FT1: the sum is that of all files that have a name, at every moment: whoever changes a file
+//!   does it through this room. Each page that is written asks for it.
+
+use super::inode::{Inode, InodeNumber, Kept};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileTable {
+    files: BTreeMap<InodeNumber, Inode>,
+    used_pages: u64,
+}
+
+fn used_by(inode: &Inode) -> u64 {
+    if inode.unlinked { 0 } else { inode.footprint() }
+}
+
+impl FileTable {
+    /// Pages that all of them take.
+    pub(super) fn used_pages(&self) -> u64 {
+        self.used_pages
+    }
+
+    pub(super) fn get(&self, number: InodeNumber) -> Option<&Inode> {
+        self.files.get(&number)
+    }
+
+    /// The highest number of a file.
+    pub(super) fn last(&self) -> InodeNumber {
+        self.files.last_key_value().map_or(0, |(number, _)| *number)
+    }
+
+    /// Adds an empty file.
+    pub(super) fn add(&mut self, number: InodeNumber) {
+        let other = self.files.insert(number, Inode::default());
+        assert!(other.is_none(), "a file's number is its own");
+    }
+
+    /// Changes a file, if it is there.
+    pub(super) fn change<T>(
+        &mut self,
+        number: InodeNumber,
+        change: impl FnOnce(&mut Inode) -> T,
+    ) -> Option<T> {
+        let inode = self.files.get_mut(&number)?;
+        let before = used_by(inode);
+        let result = change(inode);
+        // FT1
+        self.used_pages = self.used_pages - before + used_by(inode);
+        Some(result)
+    }
+
+    /// Keeps of each unsynced change of each file what `kept` says.
+    pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> Kept) {
+        self.files.values_mut().for_each(|inode| inode.lose_unsynced(kept));
+        self.count();
+    }
+
+    /// Forgets those that are not to be reached any more; those that are not named are unlinked.
+    pub(super) fn keep(
+        &mut self,
+        reachable: &BTreeSet<InodeNumber>,
+        named: &BTreeSet<InodeNumber>,
+    ) {
+        self.files.retain(|number, _| reachable.contains(number));
+        for (number, inode) in &mut self.files {
+            inode.unlinked = !named.contains(number);
+        }
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.used_pages = self.files.values().map(used_by).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FileTable;
+    use crate::disk::inode::{Kept, PAGE_SIZE};
+
+    #[test]
+    fn the_sum_follows_each_change_of_a_file() {
+        let mut table = FileTable::default();
+        table.add(1);
+        table.add(2);
+        let page = PAGE_SIZE as u64;
+        table.change(1, |inode| inode.write_in_page(b"a", 3 * page)).expect("added");
+        table.change(2, |inode| inode.allocate(2 * page)).expect("added");
+        assert_eq!(table.used_pages(), 3);
+        table.change(1, |inode| inode.write_in_page(b"b", 0)).expect("added");
+        table.change(2, |inode| inode.set_size(page)).expect("added");
+        assert_eq!(table.used_pages(), 3);
+        table.change(1, |inode| inode.unlinked = true).expect("added");
+        assert_eq!((table.used_pages(), table.last()), (1, 2));
+        table.keep(&[1, 2].into(), &[1, 2].into());
+        assert_eq!(table.used_pages(), 3, "it has a name again");
+        table.lose_unsynced(&mut || Kept::Nothing);
+        assert_eq!(table.used_pages(), 1, "what is reserved stays so");
+        table.keep(&[1].into(), &[1].into());
+        assert_eq!((table.used_pages(), table.last()), (0, 1));
+    }
+}

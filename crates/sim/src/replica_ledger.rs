@@ -1,0 +1,69 @@
+//! What one replica's disk holds, as far as the ledger knows.
+
+use cairn_env_sim::WorldTime;
+use cairn_protocol::ReplicaReport;
+use cairn_types::{ChunkVersion, PushId, SerialNumber};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a replica's disk holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReplicaLedger {
+    /// The version journaled last.
+    pub(crate) version: ChunkVersion,
+    /// Pushes applied, with the version and serial number under which.
+    pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
+    /// Bundles that it began to store and was stopped at, with serial numbers: there, or not.
+    pub(crate) begun: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
+    /// Of what is applied, what a power loss cannot take.
+    pub(crate) synced: BTreeSet<PushId>,
+    /// Those that were not synced at a power loss: there by luck at most.
+    pub(crate) gone: BTreeSet<PushId>,
+    /// Its server may have changed something that is not synced (R27).
+    pub(crate) dirty: bool,
+    /// It lost power while dirty: its server has to doubt it.
+    pub(crate) suspect: bool,
+    /// It lost power with unsynced bytes, or on a disk that lies.
+    pub(crate) lost: bool,
+    /// The disk that lost power lied: which version it stands at, or whether it is there at all, is
+    /// not known before its server has looked, and told.
+    pub(crate) unknown: bool,
+    /// It has told then that it is not there, or stands lower.
+    pub(crate) forgotten: bool,
+    /// An old image of its disk came back then; neither it nor whoever knows where it is can tell,
+    /// before a raise compares the replicas (R29).
+    pub(crate) turned_back: Option<WorldTime>,
+    /// How far it said that it has come, when it was last raised.
+    pub(crate) claimed: (ChunkVersion, SerialNumber),
+    /// The process that runs has given up the directory that it lies in, and told so.
+    pub(crate) absent: bool,
+    /// A bit of it flipped, which its server cannot know before it reads the block; or it could not
+    /// be read when its server started.
+    pub(crate) flipped: bool,
+}
+
+impl ReplicaLedger {
+    /// It has the bytes of one that had at least as much (R16).
+    pub(crate) fn level_to(&mut self, first: &Self) {
+        for (push, place) in &first.applied {
+            if !self.applied.contains_key(push) || self.gone.contains(push) {
+                self.applied.insert(*push, *place);
+                if first.gone.contains(push) {
+                    self.gone.insert(*push);
+                } else {
+                    self.gone.remove(push);
+                }
+            }
+        }
+    }
+
+    /// What a copy of it has that is on disk as one that stands so: each block was verified when it
+    /// was read (R30).
+    pub(crate) fn copied(&self, stands: &ReplicaReport) -> Self {
+        let has =
+            |(_, (_, serial)): &(&PushId, &(ChunkVersion, SerialNumber))| *serial <= stands.serial;
+        let applied: BTreeMap<_, _> =
+            self.applied.iter().filter(has).map(|(push, place)| (*push, *place)).collect();
+        let (gone, synced) = applied.keys().partition(|push| self.gone.contains(push));
+        Self { applied, gone, synced, lost: self.lost, ..Self::default() }
+    }
+}
