@@ -250,7 +250,9 @@ fn plan(
         }
         if named.insert(handle) {
             let chunk = view.state.chunk(handle)?;
-            kept = kept.max(counted(view, &good(view, handle, &chunk)).len());
+            // Its set as it is logged: of those that hold it not all have told, perhaps.
+            let held = counted(view, &good(view, handle, &chunk)).len();
+            kept = kept.max(held).max(chunk.set_size as usize);
             let (version, replicas) = (chunk.version, replicas().cloned().collect());
             sources.push(AssembledSource { handle, version, replicas });
         }
