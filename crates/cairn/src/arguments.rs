@@ -133,6 +133,8 @@ pub(crate) enum ClientCommand {
     Producers(commands::producers::ProducersArguments),
     /// Say whether a producer's record is in a stream
     Has(commands::has::HasArguments),
+    /// Replace bytes of a stream by as many others, while nobody else writes it
+    Replace(commands::replace::ReplaceArguments),
     /// Copy files within the cell, or between cells
     Cp(commands::cp::CpArguments),
     /// Rename or move

@@ -64,6 +64,11 @@ pub(crate) fn layout_text(layout: Layout) -> &'static str {
     }
 }
 
+/// How many servers have to hold what is committed of a stream.
+pub(crate) fn commit_replicas_text(said: u32) -> String {
+    if said == 0 { "2, or all of fewer".to_owned() } else { said.to_string() }
+}
+
 /// A layout on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayoutName {

@@ -72,7 +72,8 @@ impl Exit {
             | ErrorCode::NoSuchChunk
             | ErrorCode::ReplicaFailed
             | ErrorCode::ChainBroken
-            | ErrorCode::OutOfOrder => Self::NotNow,
+            | ErrorCode::OutOfOrder
+            | ErrorCode::StreamLocked => Self::NotNow,
             ErrorCode::DeadlineExceeded | ErrorCode::Unreachable if outcome == Outcome::Unknown => {
                 Self::Unknown
             }
@@ -120,6 +121,9 @@ pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
         ErrorCode::PermissionDenied => "'cairn ls -ld' shows whose a path is; --as says who asks",
         ErrorCode::ProducerFenced => {
             "'cairn producers' shows how it stands; let one process at a time have a name"
+        }
+        ErrorCode::StreamLocked => {
+            "try again when whoever has it has closed it, or its lease is over"
         }
         ErrorCode::TooOld => "start the command anew",
         ErrorCode::Io => "see the server's log and its disk",

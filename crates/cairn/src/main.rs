@@ -170,6 +170,7 @@ async fn client_command(
         ClientCommand::Ship(it) => commands::ship::run(it, session, output).await,
         ClientCommand::Producers(it) => commands::producers::run(it, session, output).await,
         ClientCommand::Has(it) => commands::has::run(it, session, output).await,
+        ClientCommand::Replace(it) => commands::replace::run(it, session, output).await,
         ClientCommand::Cp(it) => commands::cp::run(it, session, output).await,
         ClientCommand::Mv(it) => commands::mv::run(it, session, output).await,
         ClientCommand::Snapshot(it) => commands::snapshot::run(it, session, output).await,

@@ -128,7 +128,8 @@ impl Storing {
             return;
         }
         let last = (length - 1) / to.cell.info().config.chunk_size;
-        let open = Open { path: to.path.clone(), first: ChunkIndex::new(last), count: 1 };
+        let (path, first) = (to.path.clone(), ChunkIndex::new(last));
+        let open = Open { path, first, count: 1, ..Open::default() };
         // The file is stored; a question that fails now is no failure of that.
         let Ok(answer) = to.cell.ask(open).await else { return };
         let (Some(chunk), wanted) = (answer.chunks.first(), answer.entry.replication) else {

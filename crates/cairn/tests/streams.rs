@@ -40,7 +40,11 @@ fn cell_with_stream(servers: usize) -> Cell {
 
 /// How many records a producer has in the stream.
 fn committed(cell: &Cell, producer: &str) -> u64 {
-    let text = cell.ok(["--json", "producers", "/s"]);
+    committed_of(cell, "/s", producer)
+}
+
+fn committed_of(cell: &Cell, stream: &str, producer: &str) -> u64 {
+    let text = cell.ok(["--json", "producers", stream]);
     let all = text.lines().map(|line| {
         serde_json::from_str::<serde_json::Value>(line).expect("a value for each producer")
     });
@@ -76,7 +80,11 @@ fn text_of(lines: &[String]) -> String {
 
 /// `append` whose stdin the test feeds.
 fn appending(cell: &Cell, producer: &str) -> KilledOnDrop {
-    let arguments = ["append", "--producer", producer, "--resume-lines", "/s"];
+    appending_to(cell, "/s", producer)
+}
+
+fn appending_to(cell: &Cell, stream: &str, producer: &str) -> KilledOnDrop {
+    let arguments = ["append", "--producer", producer, "--resume-lines", stream];
     let mut command = cell.command(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     KilledOnDrop(command.spawn().expect("starts"))
@@ -87,7 +95,9 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     let cell = Cell::start(3);
     let page = include_str!("../../../docs/guide/streams.md");
     let told = guide::run_page(&cell, page);
-    let [first, second, shipped, third, fourth, fifth] = &told[..] else { panic!("{told:?}") };
+    let [first, second, shipped, third, fourth, replaced, settled] = &told[..] else {
+        panic!("{told:?}")
+    };
     assert!(first.starts_with("999\n1000\n"), "{first}");
     assert!(first.contains("collector-7") && first.contains("line 1000"), "{first}");
     assert!(second.contains("1000 lines were there, 2000 are appended"), "{second}");
@@ -98,8 +108,12 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     assert_eq!(cell.ok(["cat", "/logs/app"]).lines().count(), 520);
     assert!(third.contains("\"text\":\"offset 4711\""), "{third}");
     assert!(third.ends_with("it is there\n"), "{third}");
-    assert!(fourth.contains("layout       stream") && fourth.contains("producers  2"), "{fourth}");
-    assert!(fourth.contains("settled    ") && fifth.contains("settle_rate"), "{fifth}");
+    assert!(
+        fourth.contains("layout           stream") && fourth.contains("producers  2"),
+        "{fourth}"
+    );
+    assert!(fourth.contains("settled    ") && settled.contains("settle_rate"), "{settled}");
+    assert!(replaced.ends_with("3 bytes replaced\npage one\npage TWO\n"), "{replaced}");
     let lines: Vec<String> = (1..=3000).map(|number| number.to_string()).collect();
     let lines = lines.join("\n") + "\none more\n";
     assert!(cell.ok(["cat", "/logs/events"]) == lines);
@@ -278,6 +292,114 @@ fn an_append_that_only_a_stream_can_do_makes_a_stream_where_nothing_is_there() {
         says: &["a stream knows its producers by name", "--producer NAME"],
     });
     assert_eq!(cell.run(["stat", "/none"]).code(), 3, "what is refused makes no file");
+}
+
+#[test]
+fn what_is_refused_for_want_of_a_name_leaves_no_stream() {
+    let cell = Cell::start(3);
+    cell.ok(["mkdir", "/d"]);
+    cell.ok(["policy", "--layout", "stream", "/d"]);
+    judge(&Row {
+        what: "no name in a directory of streams",
+        done: run(cell.command(["append", "/d/none"]), b"x\n"),
+        code: 2,
+        says: &["a stream knows its producers by name", "--producer NAME"],
+    });
+    assert_eq!(cell.run(["stat", "/d/none"]).code(), 3, "what is refused makes no file");
+    cell.ok_with(["append", "/plain"], b"x\n");
+    cell.ok_with(["append", "/plain"], b"y\n");
+    assert_eq!(cell.ok(["cat", "/plain"]), "x\ny\n");
+}
+
+#[test]
+fn where_one_server_will_do_a_producer_goes_on_with_it_and_all_is_whole_again_later() {
+    let mut cell = Cell::start(3);
+    let streams = [("/one", "1"), ("/two", "2")];
+    for (stream, count) in streams {
+        cell.ok(["create", "--layout", "stream", "--commit-replicas", count, stream]);
+        assert_eq!(cell.json(&["stat", stream])["commit_replicas"].to_string(), count);
+    }
+    assert!(cell.ok(["stat", "/one"]).contains("commit-replicas  1"));
+    let mut all = streams.map(|(stream, _)| appending_to(&cell, stream, "p"));
+    all.iter_mut().for_each(|child| feed(&mut child.0, b"before\n"));
+    for (stream, _) in streams {
+        await_until("the first line is there", || committed_of(&cell, stream, "p") == 1);
+    }
+    cell.chunkservers[0].kill();
+    cell.chunkservers[1].kill();
+    all.iter_mut().for_each(|child| feed(&mut child.0, b"with one\n"));
+    await_until("one server will do", || committed_of(&cell, "/one", "p") == 2);
+    feed(&mut all[0].0, b"and again\n");
+    await_until("in a chunk of one, too", || committed_of(&cell, "/one", "p") == 3);
+    assert_eq!(committed_of(&cell, "/two", "p"), 1, "two are needed");
+    for server in [0, 1] {
+        cell.chunkservers[server].restart().expect("starts again");
+    }
+    await_until("who waited goes on", || committed_of(&cell, "/two", "p") == 2);
+    all.iter_mut().for_each(|child| drop(child.0.stdin.take()));
+    all.iter_mut().for_each(|child| assert!(child.0.wait().expect("ends").success()));
+    assert_eq!(cell.ok(["cat", "/one"]), "before\nwith one\nand again\n");
+    assert_eq!(cell.ok(["cat", "/two"]), "before\nwith one\n");
+    await_until("all are whole", || {
+        let whole = |stream: &str| {
+            let stat = cell.json(&["stat", "--chunks", stream]);
+            let chunks = stat["chunks"].as_array().cloned().unwrap_or_default();
+            !chunks.is_empty()
+                && chunks.iter().all(|it| it["replicas"].as_array().map(Vec::len) == Some(3))
+        };
+        cell.run(["status", "--check"]).status.success()
+            && streams.iter().all(|(stream, _)| whole(stream))
+    });
+    // What one held is on the others by now.
+    cell.chunkservers[2].kill();
+    assert_eq!(cell.ok(["cat", "/one"]), "before\nwith one\nand again\n");
+}
+
+#[test]
+fn how_many_have_to_hold_a_commit_is_a_policy_and_what_cannot_be_is_refused() {
+    let cell = Cell::start(3);
+    cell.ok(["mkdir", "/d"]);
+    cell.ok(["policy", "--layout", "stream", "--commit-replicas", "1", "/d"]);
+    assert!(
+        cell.ok(["policy", "/d"]).contains("commit-replicas  1"),
+        "{}",
+        cell.ok(["policy", "/d"])
+    );
+    cell.ok(["create", "/d/s"]);
+    assert_eq!(cell.json(&["stat", "/d/s"])["commit_replicas"], 1);
+    cell.ok(["policy", "--commit-replicas", "3", "/d/s"]);
+    assert_eq!(cell.json(&["stat", "/d/s"])["commit_replicas"], 3);
+    cell.ok_with(["append", "--producer", "p", "/d/s"], b"all three\n");
+    cell.ok(["cp", "/d/s", "/d/copy"]);
+    assert_eq!(cell.json(&["stat", "/d/copy"])["commit_replicas"], 3, "as its source");
+    cell.ok(["policy", "--inherit", "commit-replicas", "--apply", "/d/s"]);
+    assert_eq!(cell.json(&["stat", "/d/s"])["commit_replicas"], 1);
+    cell.ok_with(["put", "-", "/plain"], b"x\n");
+    let rows: [(&str, Finished, &[&str]); 4] = [
+        (
+            "of no stream",
+            cell.run(["create", "--layout", "chunks", "--commit-replicas", "1", "/t"]),
+            &["it is no stream"],
+        ),
+        (
+            "more than there are",
+            cell.run(["create", "--layout", "stream", "--commit-replicas", "4", "/t"]),
+            &["4 replicas that have to hold a commit, of 3"],
+        ),
+        (
+            "none",
+            cell.run(["create", "--layout", "stream", "--commit-replicas", "0", "/t"]),
+            &["0"],
+        ),
+        (
+            "a policy of no stream",
+            cell.run(["policy", "--commit-replicas", "1", "/plain"]),
+            &["it is no stream"],
+        ),
+    ];
+    for (what, done, says) in rows {
+        judge(&Row { what, done, code: 2, says });
+    }
 }
 
 #[test]

@@ -11,8 +11,8 @@ use crate::tasks::master_call::AnsweredBy;
 use crate::tasks::push_window::PushWindow;
 use crate::tasks::write_order::WriteOrder;
 use cairn_types::{
-    Address, CellConfig, ChunkHandle, Identity, MutationNumber, PushId, Rack, Random, SessionId,
-    Time,
+    Address, CellConfig, ChunkHandle, Identity, LogIndex, MutationNumber, PushId, Rack, Random,
+    SessionId, Time,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,6 +35,8 @@ pub(crate) struct ClientContext {
     /// As whom it asks.
     pub(crate) identity: Identity,
     pub(crate) session: SessionId,
+    /// What was told of streams is so as of this record of the log (R44).
+    pub(crate) log_seen: LogIndex,
     random: Random,
     last_push: MutationNumber,
 }
@@ -55,6 +57,7 @@ impl ClientContext {
             outbox: Outbox::default(),
             identity,
             session: SessionId::new(seed),
+            log_seen: LogIndex::default(),
             random: Random::new((seed >> 64) as u64 ^ seed as u64),
             last_push: MutationNumber::default(),
         }

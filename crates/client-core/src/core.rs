@@ -9,7 +9,7 @@ use crate::masters::shared_lookups::{
     SharedLookup, SharedLookups, keep_extents, keep_grant, keep_locations,
 };
 use crate::no_disk::NoJob;
-use crate::operation::{Command, Operation, Output};
+use crate::operation::{Command, Operation, Output, ProducerMode};
 use crate::operations::master_answers::ask_for_chunks;
 use crate::operations::operation_state::OperationState;
 use crate::operations::operation_table::OperationTable;
@@ -267,11 +267,21 @@ impl ClientCore {
     /// Begins an operation on a file.
     fn begin(&mut self, id: OperationId, operation: Operation) {
         let operation = match operation {
-            Operation::OpenProducer { file, name } => return self.open_producer(id, file, name),
-            Operation::SendBundle { producer, first, count, bytes, cursor, sync } => {
+            Operation::OpenProducer { file, name, mode } => {
+                return self.open_producer(id, file, (name, mode));
+            }
+            Operation::SendBundle { producer, first, count, bytes, cursor, sync, replaces } => {
                 let deadline = self.operations.deadline(id);
-                let bundle =
-                    NewBundle { operation: id, deadline, first, count, bytes, cursor, sync };
+                let bundle = NewBundle {
+                    operation: id,
+                    deadline,
+                    first,
+                    count,
+                    bytes,
+                    cursor,
+                    sync,
+                    replaces,
+                };
                 return self.send_bundle(producer, bundle);
             }
             Operation::CloseProducer { producer } => return self.close_producer(id, producer),
@@ -352,9 +362,12 @@ impl ClientCore {
         {
             return self.finish(id, Err(failure));
         }
+        if let Response::WaitLength(told) = &answer.response {
+            self.client.log_seen = self.client.log_seen.max(told.log);
+        }
         let (state, mut cx) = self.operations.parts(id, &mut self.client, &mut self.tasks);
-        if let OperationState::OpenProducer { file } = *state {
-            return self.producer_opened(id, file, answer.response);
+        if let OperationState::OpenProducer { file, mode } = *state {
+            return self.producer_opened(id, (file, mode), answer.response);
         }
         let progress = state.answered(&mut cx, answer);
         self.finish_if_over(id, progress);
@@ -413,10 +426,16 @@ impl ClientCore {
         value
     }
 
-    fn open_producer(&mut self, id: OperationId, file: EntryId, name: String) {
+    fn open_producer(
+        &mut self,
+        id: OperationId,
+        file: EntryId,
+        (name, mode): (String, ProducerMode),
+    ) {
         let (state, _) = self.operations.parts(id, &mut self.client, &mut self.tasks);
-        *state = OperationState::OpenProducer { file };
-        self.begin_ask(id, OpenProducer { file, name, ..OpenProducer::default() }.into());
+        *state = OperationState::OpenProducer { file, mode };
+        let exclusive = mode.exclusive;
+        self.begin_ask(id, OpenProducer { file, name, exclusive, ..Default::default() }.into());
     }
 
     fn send_bundle(&mut self, key: ProducerKey, bundle: NewBundle) {
@@ -438,9 +457,14 @@ impl ClientCore {
     }
 
     /// A producer is open.
-    fn producer_opened(&mut self, id: OperationId, file: EntryId, response: Response) {
+    fn producer_opened(
+        &mut self,
+        id: OperationId,
+        (file, mode): (EntryId, ProducerMode),
+        response: Response,
+    ) {
         let opened = OpenProducer::answer(Ok(response));
-        let opened = opened.map(|answer| self.producers.opened(file, answer));
+        let opened = opened.map(|answer| self.producers.opened((file, mode), answer));
         self.finish(id, opened.map(Output::ProducerOpened));
     }
 }

@@ -95,8 +95,10 @@ pub enum Operation {
     OpenProducer {
         /// Which stream.
         file: EntryId,
-        /// Its name there.
+        /// Its name there; none where it is opened exclusively.
         name: String,
+        /// How.
+        mode: ProducerMode,
     },
     /// Puts a producer's next records into its stream, all or none, each exactly once (R38). Many
     /// may be asked for at once: they are committed in the order of their numbers. Once one has
@@ -115,6 +117,8 @@ pub enum Operation {
         cursor: Option<Bytes>,
         /// Done only once it is on disk everywhere.
         sync: bool,
+        /// Which bytes of the stream they take the place of, by who has it exclusively (R46).
+        replaces: Option<u64>,
     },
     /// Closes a producer of which nothing is on its way.
     CloseProducer {
@@ -202,6 +206,15 @@ pub enum Output {
     Paused,
 }
 
+/// How a producer is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProducerMode {
+    /// To replace ranges of the stream, which nobody else writes meanwhile (R46).
+    pub exclusive: bool,
+    /// Where another has the stream exclusively, its bundles fail at once and do not wait.
+    pub fails_if_locked: bool,
+}
+
 /// A producer that is open, and how it stood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedProducer {
@@ -213,6 +226,8 @@ pub struct OpenedProducer {
     pub number: RecordNumber,
     /// The last that was stored, and the record that it belongs to.
     pub cursor: Option<Cursor>,
+    /// Of an exclusive opening: for how long it counts without another word, in milliseconds.
+    pub lease_ms: u64,
     /// There was one, and it has gone with its time (R47).
     pub cursor_gone: bool,
 }

@@ -26,6 +26,7 @@ pub(crate) fn is_final(failure: &Failure) -> bool {
                 | ErrorCode::VersionUnsupported
                 | ErrorCode::TooOld
                 | ErrorCode::ProducerFenced
+                | ErrorCode::StreamLocked
         )
 }
 

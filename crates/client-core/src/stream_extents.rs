@@ -5,12 +5,12 @@
 //!           chunk A     chunk B    chunk A            A: committed up to 240
 //! ```
 //! - SE1: bytes that are committed never change, so an extent may be old; where its chunk lies may
-//!   not (A7).
+//!   not (A7). Where a range was replaced (R46), extents from before and behind it are not mixed.
 //! - SE2: how much of a chunk is committed, and how long the file is, only grow here.
 
 use crate::locations::LocationQuestion;
 use cairn_protocol::{ChunkLocations, ReadExtentsAnswer, StreamExtent};
-use cairn_types::{ChunkHandle, Time};
+use cairn_types::{ChunkHandle, RecordNumber, Time};
 use std::collections::BTreeMap;
 
 /// Extents of one file that are remembered.
@@ -45,6 +45,8 @@ pub(crate) struct StreamExtents {
     length: u64,
     /// The number of the last question that told of the length.
     asked: u64,
+    /// How many ranges were replaced before the extents were told (SE1).
+    replaced: RecordNumber,
 }
 
 impl StreamExtents {
@@ -94,7 +96,15 @@ impl StreamExtents {
 
     /// Takes in an answer.
     pub(crate) fn absorb(&mut self, answer: ReadExtentsAnswer, question: LocationQuestion) {
-        let ReadExtentsAnswer { entry, extents, chunks, .. } = answer;
+        let ReadExtentsAnswer { entry, extents, chunks, replaced, .. } = answer;
+        if replaced < self.replaced {
+            // It was long on its way: whoever asked asks again.
+            return;
+        }
+        if replaced > self.replaced {
+            self.extents.clear();
+            self.replaced = replaced;
+        }
         self.asked = self.asked.max(question.asked);
         self.length = self.length.max(entry.length);
         if self.extents.len() > EXTENTS_KEPT_MAX {
@@ -161,8 +171,12 @@ mod tests {
             |it: &StreamExtent| ChunkLocations { handle: it.handle, ..ChunkLocations::default() };
         let chunks = extents.iter().map(chunk).collect();
         let entry = Entry { length, ..Entry::default() };
-        let answer =
-            ReadExtentsAnswer { entry, extents: extents.to_vec(), chunks, ..Default::default() };
+        let answer = ReadExtentsAnswer {
+            entry: entry.into(),
+            extents: extents.to_vec(),
+            chunks,
+            ..Default::default()
+        };
         let until = Time::from_nanos(100);
         let question = LocationQuestion { asked, sent: Time::default(), is_shadow: false, until };
         known.absorb(answer, question);

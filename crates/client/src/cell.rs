@@ -74,6 +74,9 @@ pub struct CreateOptions {
     pub mode: Option<u32>,
     /// How it is written, for as long as it is there; none for what its directory's policy says.
     pub layout: Option<Layout>,
+    /// Of a stream: how many servers have to hold a bundle before it is committed; none for what
+    /// its directory's policy says.
+    pub commit_replicas: Option<u32>,
 }
 
 /// A connection to a cell. Clones share it.
@@ -270,10 +273,21 @@ impl Cell {
 
     /// The request that makes a file.
     pub(crate) fn create_request(&self, path: &CellPath, options: CreateOptions) -> Create {
-        let CreateOptions { replication, content, or_open, synced, mode, layout } = options;
+        let CreateOptions { replication, content, or_open, synced, layout, .. } = options;
         let (mutation, path) = (MutationName::default(), path.clone());
-        let mode = self.made_mode(mode, 0o666);
-        Create { mutation, path, replication, content, or_open, synced, mode, layout }
+        let mode = self.made_mode(options.mode, 0o666);
+        let commit_replicas = options.commit_replicas;
+        Create {
+            mutation,
+            path,
+            replication,
+            content,
+            or_open,
+            synced,
+            mode,
+            layout,
+            commit_replicas,
+        }
     }
 
     /// Makes an empty file and opens it.
@@ -292,7 +306,7 @@ impl Cell {
     /// # Errors
     /// `NotFound`, `NotADirectory`.
     pub async fn open(&self, path: &CellPath) -> Result<File, Error> {
-        let open = Open { path: path.clone(), first: ChunkIndex::default(), count: 0 };
+        let open = Open { path: path.clone(), ..Open::default() };
         Ok(self.file(self.link.open(open).await?.entry))
     }
 

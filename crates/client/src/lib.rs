@@ -39,6 +39,7 @@ mod attributes;
 mod batch;
 mod cell;
 mod error;
+mod exclusive;
 mod file;
 mod link;
 mod listing;
@@ -71,6 +72,7 @@ pub use cairn_types::{
 pub use crate::attributes::AttributeChange;
 pub use crate::cell::{Cell, CreateOptions, Options};
 pub use crate::error::Error;
+pub use crate::exclusive::{ExclusiveOptions, ExclusiveStream};
 pub use crate::file::File;
 pub use crate::listing::Listing;
 pub use crate::masters::Masters;

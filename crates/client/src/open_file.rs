@@ -50,7 +50,8 @@ impl OpenFile {
         if self.entry.layout == Layout::Stream {
             let patience = PATIENCE.min(self.link.deadline() / 2);
             let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-            let wait = WaitLength { file: self.entry.id, length: offset, patience_ms };
+            let (file, length) = (self.entry.id, offset);
+            let wait = WaitLength { file, length, patience_ms, ..WaitLength::default() };
             let asked = Instant::now();
             self.link.ask(wait).await?;
             // One that stood still until now is read at once.

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::link::Link;
 use bytes::Bytes;
-use cairn_client_core::{OpenedProducer, Operation, Output, ProducerKey};
+use cairn_client_core::{OpenedProducer, Operation, Output, ProducerKey, ProducerMode};
 use cairn_format::{ProducerId, encode_record};
 use cairn_protocol::{
     Cursor, ErrorCode, Failure, Outcome, PAYLOAD_SIZE_MAX, PRODUCER_NAME_SIZE_MAX,
@@ -48,12 +48,21 @@ pub struct ProducerOptions {
     pub buffer_size: usize,
     /// Done only once it is on the disks of all who hold it, also where the file does not say so.
     pub sync: bool,
+    /// Where somebody has the stream exclusively, what is appended fails at once with
+    /// `StreamLocked`, and does not wait until the deadline.
+    pub fails_if_locked: bool,
 }
 
 impl Default for ProducerOptions {
     fn default() -> Self {
         let (bundle_size, buffer_size) = (8 << 20, 64 << 20);
-        Self { linger: Duration::ZERO, bundle_size, buffer_size, sync: false }
+        Self {
+            linger: Duration::ZERO,
+            bundle_size,
+            buffer_size,
+            sync: false,
+            fails_if_locked: false,
+        }
     }
 }
 
@@ -257,6 +266,7 @@ impl SharedProducer {
             bytes: Bytes::from(std::mem::take(&mut bundle.bytes)),
             cursor: bundle.cursor.clone(),
             sync: self.options.sync,
+            replaces: None,
         };
         let way = BundleOnItsWay { shared: Arc::clone(self), first, bundle: Some(bundle) };
         let done = Box::new(move |result| way.over(result));
@@ -487,11 +497,14 @@ impl Cell {
         name: &str,
         options: ProducerOptions,
     ) -> Result<Producer, Error> {
-        let open = Operation::OpenProducer { file: file.entry().id, name: name.to_owned() };
+        let fails_if_locked = options.fails_if_locked;
+        let mode = ProducerMode { fails_if_locked, ..ProducerMode::default() };
+        let (id, name) = (file.entry().id, name.to_owned());
+        let open = Operation::OpenProducer { file: id, name: name.clone(), mode };
         let Output::ProducerOpened(opened) = self.link.run(open).await? else {
             return Err(Error::mismatched());
         };
-        let OpenedProducer { producer: key, epoch, number, cursor, cursor_gone } = opened;
+        let OpenedProducer { producer: key, epoch, number, cursor, cursor_gone, .. } = opened;
         let size_max = self.info().config.append_size_max().min(u64::from(PAYLOAD_SIZE_MAX));
         let size_max = usize::try_from(size_max).unwrap_or(usize::MAX);
         let buffer_size = options.buffer_size.clamp(1, u32::MAX as usize);
@@ -514,7 +527,7 @@ impl Cell {
         let shared = SharedProducer {
             link: Arc::clone(&self.link),
             key,
-            framed_as: is_framed.then(|| ProducerId::of(name, SessionId::default())),
+            framed_as: is_framed.then(|| ProducerId::of(&name, SessionId::default())),
             options,
             room: Semaphore::new(buffer_size),
             state: Mutex::new(state),

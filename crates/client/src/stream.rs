@@ -133,7 +133,8 @@ impl Stream {
     /// # Errors
     /// `NotFound` where the file is gone.
     pub async fn extents(&self, offset: u64) -> Result<ReadExtentsAnswer, Error> {
-        self.cell.ask(ReadExtents { file: self.id(), offset, limit: PAGE_SIZE }).await
+        let (file, limit) = (self.id(), PAGE_SIZE);
+        self.cell.ask(ReadExtents { file, offset, limit, ..ReadExtents::default() }).await
     }
 
     /// The producers that have a name in the stream, in order of their names.

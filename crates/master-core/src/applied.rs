@@ -64,7 +64,12 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// What became of bundles, up to the first that was not committed.
-    pub struct BundlesCommitted { 1 => bundles: Vec<BundleAnswer>, 2 => number: RecordNumber }
+    pub struct BundlesCommitted {
+        1 => bundles: Vec<BundleAnswer>,
+        2 => number: RecordNumber,
+        /// Chunks that are nobody's any more, since all of them was replaced.
+        3 => gone: Vec<ChunkHandle>,
+    }
 }
 cairn_types::message! {
     /// A slice of a stream is copied, and with `whole` all of it; the next one goes on there.

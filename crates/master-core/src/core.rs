@@ -289,6 +289,9 @@ impl MasterCore {
             Applied::RangeReplaced(gone) => self.chunks.forget_chunks(&gone.chunks),
             _ => {}
         }
+        if let Applied::BundlesCommitted(committed) = &applied {
+            self.chunks.forget_chunks(&committed.gone);
+        }
         self.chunks.forget_chunks(purged);
         self.chunks.look_at(now, &self.state, &regoaled);
         self.go_on_with_snapshots(now);

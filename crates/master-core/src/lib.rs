@@ -26,6 +26,7 @@ mod name_count;
 mod name_mutation;
 mod numbers;
 mod outbox;
+mod parked_followers;
 mod path_locks;
 #[cfg(test)]
 mod permission_tests;
@@ -48,6 +49,7 @@ mod snapshot_walk;
 mod snapshot_work;
 pub mod state;
 mod step;
+mod stream_extents;
 pub mod stream_records;
 mod streams;
 mod this_term;

@@ -3,7 +3,9 @@
 
 use crate::applied::Applied;
 use crate::policy_work::job_name;
-use crate::record::{ATTRIBUTES_LEVEL, QUOTA_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL};
+use crate::record::{
+    ATTRIBUTES_LEVEL, COMMIT_REPLICAS_LEVEL, QUOTA_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL,
+};
 use crate::state::{HIDDEN_NAME, ROOT, State};
 use crate::undelete::{hidden_depth, paths_to_lock};
 use cairn_protocol::{
@@ -159,6 +161,14 @@ impl NameMutation {
             }
             Self::SetQuota(set) => {
                 state.check_level(QUOTA_LEVEL, &format!("{}: its quota", set.path))
+            }
+            Self::Create(create) if create.commit_replicas.is_some() => {
+                let what = format!("{}: how many replicas have to hold a commit", create.path);
+                state.check_level(COMMIT_REPLICAS_LEVEL, &what)
+            }
+            Self::SetPolicy(set) if set.set.commit_replicas.is_some() => {
+                let what = format!("{}: how many replicas have to hold a commit", set.path);
+                state.check_level(COMMIT_REPLICAS_LEVEL, &what)
             }
             Self::Create(create) if create.layout == Some(Layout::Stream) => {
                 state.check_level(STREAM_LEVEL, &format!("{}: a stream", create.path))

@@ -114,6 +114,8 @@ impl Asker<'_> {
             ShadowQuestion::Stat(stat) => self.check_stat(stat),
             ShadowQuestion::Open(open) => self.check_open(open),
             ShadowQuestion::Locate(wish) => self.check_file(wish.file, &EITHER),
+            ShadowQuestion::ReadExtents(wish) => self.check_file(wish.file, &EITHER),
+            ShadowQuestion::WaitLength(wish) => self.check_file(wish.file, &EITHER),
             ShadowQuestion::List(list) => self.check_list(list),
             ShadowQuestion::Find(find) => self.check_find(find),
         }

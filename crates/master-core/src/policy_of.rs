@@ -18,17 +18,28 @@ pub(crate) fn policy_of(state: &State, wish: &GetPolicy) -> Result<GetPolicyAnsw
     let keep_deleted = origin(&|parts| parts.keep_deleted_ms.is_some());
     let mut durability = origin(&|parts| parts.synced.is_some());
     let mut layout = origin(&|parts| parts.layout.is_some());
+    let mut commit_replicas = origin(&|parts| parts.commit_replicas.is_some());
     if let Some(file) = record {
         // It has these since it was made, or was brought to them.
         policy.replication = file.replication;
         (policy.synced, policy.layout) = (file.synced, file.layout);
-        for part in [&mut replication, &mut durability, &mut layout] {
+        policy.commit_replicas = file.commit_replicas;
+        for part in [&mut replication, &mut durability, &mut layout, &mut commit_replicas] {
             if part.source != PolicySource::Itself {
                 *part = PolicyOrigin { source: PolicySource::Made, path: String::new() };
             }
         }
     }
-    Ok(GetPolicyAnswer { kind, policy, own, replication, keep_deleted, durability, layout })
+    Ok(GetPolicyAnswer {
+        kind,
+        policy,
+        own,
+        replication,
+        keep_deleted,
+        durability,
+        layout,
+        commit_replicas: commit_replicas.into(),
+    })
 }
 
 /// Who says a part: the entry itself, the nearest above, or nobody.

@@ -4,13 +4,14 @@
 use crate::rules::health::Health;
 use crate::rules::reading;
 use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
+use crate::stream_extents::{WantedExtents, extents_of};
 use crate::view::View;
 use cairn_pagetree::MULTI_GET_MAX;
 use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, CellNow, ChunkLocations, CountShared, CountSharedAnswer, ErrorCode,
-    Failure, List, ListAnswer, ListDisks, ListDisksAnswer, Locate, LocateAnswer, Looked, Open,
-    OpenAnswer, ResourceUse, ResourcesAnswer, Response, SHARED_FILES_MAX, SharedPart, SharedSum,
-    Stat, StatAnswer, StatusAnswer,
+    Failure, List, ListAnswer, ListDisks, ListDisksAnswer, Locate, LocateAnswer, Looked,
+    OPEN_EXTENTS_CHUNKS_MAX, OPEN_EXTENTS_MAX, Open, OpenAnswer, ResourceUse, ResourcesAnswer,
+    Response, SHARED_FILES_MAX, SharedPart, SharedSum, Stat, StatAnswer, StatusAnswer,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Layout};
 use std::ops::Range;
@@ -95,7 +96,24 @@ pub(crate) fn look_each(view: &View<'_>, wishes: &[&Stat]) -> Vec<Result<Looked,
 
 pub(crate) fn open(view: &View<'_>, open: &Open) -> Result<OpenAnswer, Failure> {
     let id = view.state.resolve(&open.path)?;
-    opened(view, open, (id, found(view.state, id)?), None)
+    let record = found(view.state, id)?;
+    if record.layout == Layout::Stream && open.extents > 0 {
+        return Ok(opened_stream(view, open, (id, &record)));
+    }
+    opened(view, open, (id, record), None)
+}
+
+/// A stream with its extents from the beginning on, as far as one answer tells them (TFS §2.3).
+fn opened_stream(
+    view: &View<'_>,
+    open: &Open,
+    (id, record): (EntryId, &EntryRecord),
+) -> OpenAnswer {
+    let limit = (open.extents as usize).min(OPEN_EXTENTS_MAX);
+    let wanted = WantedExtents { offset: 0, limit, chunks: OPEN_EXTENTS_CHUNKS_MAX };
+    let told = extents_of(view, (id, record), wanted);
+    let entry = view.state.described((id, record), name(&open.path));
+    OpenAnswer { entry, stream: Some(told.into()), ..OpenAnswer::default() }
 }
 
 pub(crate) fn locate(view: &View<'_>, wish: &Locate) -> Result<LocateAnswer, Failure> {
@@ -251,7 +269,8 @@ fn opened(
     }
     let indexes = wished(wish.first, wish.count);
     let chunks = locations(view, (id, &record), indexes, first);
-    Ok(OpenAnswer { entry: view.state.described((id, &record), name(&wish.path)), chunks })
+    let entry = view.state.described((id, &record), name(&wish.path));
+    Ok(OpenAnswer { entry, chunks, ..OpenAnswer::default() })
 }
 
 /// The indexes that are asked for.

@@ -34,6 +34,10 @@ pub(crate) const QUOTA_LEVEL: u32 = 1;
 pub const ATTRIBUTES_LEVEL: u32 = 1;
 /// From this level on there are streams.
 pub const STREAM_LEVEL: u32 = 2;
+/// From this level on streams say how many servers have to hold what is committed.
+pub(crate) const COMMIT_REPLICAS_LEVEL: u32 = 3;
+/// From this level on streams are opened exclusively, and ranges of them replaced.
+pub(crate) const EXCLUSIVE_LEVEL: u32 = 3;
 /// From this level on ranges of streams are put into other chunks (R45, R46).
 pub const RANGE_LEVEL: u32 = 3;
 
@@ -84,6 +88,8 @@ cairn_types::message! {
         10 => attributes: Option<Attributes>,
         /// From level 2 on.
         11 => layout: Layout,
+        /// From level 3 on.
+        12 => commit_replicas: u32,
     }
 }
 cairn_types::message! {

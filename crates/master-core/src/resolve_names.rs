@@ -16,7 +16,7 @@ use cairn_protocol::{
     Snapshot,
 };
 use cairn_types::{
-    Attributes, CellPath, EntryId, EntryKind, Identity, MODE_BITS, SET_GROUP, SET_USER,
+    Attributes, CellPath, EntryId, EntryKind, Identity, Layout, MODE_BITS, SET_GROUP, SET_USER,
 };
 use std::sync::Arc;
 
@@ -141,6 +141,9 @@ fn resolve_create(
     let (parent, name) = parent(step.state, &create.path)?;
     let policy = step.state.policies().in_directory(parent);
     let replication = if create.replication == 0 { policy.replication } else { create.replication };
+    let layout = create.layout.unwrap_or(policy.layout);
+    check_commit_replicas(create, (layout, replication))?;
+    let commit_replicas = create.commit_replicas.unwrap_or(policy.commit_replicas);
     Ok(Resolved::Propose(Record::from(AddFile {
         time: step.now.wall,
         mutation: create.mutation,
@@ -152,8 +155,25 @@ fn resolve_create(
         synced: create.synced || policy.synced,
         or_open: create.or_open,
         attributes: made_in(step.state, parent, who, (EntryKind::File, create.mode)),
-        layout: create.layout.unwrap_or(policy.layout),
+        layout,
+        commit_replicas: if layout == Layout::Stream { commit_replicas } else { 0 },
     })))
+}
+
+/// Refuses what no stream of so many replicas can have.
+fn check_commit_replicas(
+    create: &Create,
+    (layout, replication): (Layout, u32),
+) -> Result<(), Failure> {
+    let Some(wanted) = create.commit_replicas else { return Ok(()) };
+    let why = match (layout, wanted) {
+        (Layout::Chunks, _) => "it is no stream, and commits nothing".to_owned(),
+        (Layout::Stream, wanted) if wanted <= replication => return Ok(()),
+        (Layout::Stream, wanted) => {
+            format!("{wanted} replicas that have to hold a commit, of {replication}")
+        }
+    };
+    Err(Failure::refused(ErrorCode::Invalid, format!("{}: {why}", create.path)))
 }
 
 fn resolve_rename(step: &mut Step<'_>, rename: &Rename) -> Result<Resolved, Failure> {

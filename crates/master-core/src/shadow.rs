@@ -16,19 +16,23 @@
 use crate::fleet::Fleet;
 use crate::frozen_trees::FrozenTrees;
 use crate::leases::Leases;
+use crate::parked_followers::ParkedFollowers;
 use crate::permissions::Asker;
 use crate::reads;
 use crate::state::State;
+use crate::stream_extents::{extents, stream};
 use crate::this_term::ThisTerm;
 use crate::troubles::Troubles;
 use crate::underway::Underway;
 use crate::view::View;
-use cairn_env::Now;
+use cairn_env::{Caller, Now};
 use cairn_protocol::{
     BATCH_LOCATIONS_SIZE_MAX, Batch, BatchAnswer, BatchEntry, BatchResult, CellInfoAnswer,
     ErrorCode, Failure, Join, Open, ShadowQuestion, ShadowWord, Stat, TellShadow, TellShadowAnswer,
+    WaitLength, WaitLengthAnswer,
 };
-use cairn_types::{Identity, JoinId, Term, Time};
+use cairn_types::planted::{Rule, broken};
+use cairn_types::{EntryId, Identity, JoinId, LogIndex, Term, Time};
 use std::sync::Arc;
 
 /// Chunks that one answer names as unknown.
@@ -45,6 +49,8 @@ pub struct ShadowCore {
     last_join: JoinId,
     /// When it looked last who is dead.
     passed: Time,
+    /// Who waits here for a stream to be longer.
+    followers: ParkedFollowers,
     // Those are of who is in charge: empty.
     leases: Leases,
     troubles: Troubles,
@@ -62,8 +68,8 @@ impl ShadowCore {
         // No other shadow of this member's gave out such joins (SM2).
         let last_join = JoinId::new(now.wall.as_millis().saturating_mul(JOINS_PER_LIFE));
         let (leases, troubles, underway, frozen) = Default::default();
-        let passed = now.time;
-        Self { fleet, term, last_join, passed, leases, troubles, underway, frozen }
+        let (passed, followers) = (now.time, ParkedFollowers::default());
+        Self { fleet, term, last_join, passed, followers, leases, troubles, underway, frozen }
     }
 
     fn view<'a>(&'a self, now: Now, state: &'a State) -> View<'a> {
@@ -128,17 +134,21 @@ impl ShadowCore {
     }
 
     /// Answers from what is applied and told. `term` is the latest that this member has heard of.
+    /// None: whoever asks waits here for a stream to be longer.
     #[must_use]
     pub fn answer(
         &mut self,
         now: Now,
         (state, term): (&State, Term),
-        (who, question): (&Arc<Identity>, &ShadowQuestion),
-    ) -> ShadowWord {
+        (who, from, question): (&Arc<Identity>, Caller, &ShadowQuestion),
+    ) -> Option<ShadowWord> {
         self.fleet.wake(now.time);
         let asker = Asker { state, who };
         if let Err(denied) = asker.check_question(question) {
-            return ShadowWord::Failed(denied);
+            return Some(ShadowWord::Failed(denied));
+        }
+        if let ShadowQuestion::WaitLength(wish) = question {
+            return self.wait(now, state, (from, wish));
         }
         let view = self.view(now, state);
         let answer = match question {
@@ -152,9 +162,77 @@ impl ShadowCore {
             ShadowQuestion::List(list) => reads::list(state, list).map(ShadowWord::List),
             ShadowQuestion::Find(find) => crate::find::find(asker, find).map(ShadowWord::Find),
             ShadowQuestion::Batch(batch) => looks(&view, asker, batch).map(ShadowWord::Batch),
+            ShadowQuestion::ReadExtents(wish) => has_applied(state, wish.seen)
+                .and_then(|()| extents(&view, wish))
+                .map(ShadowWord::ReadExtents),
+            ShadowQuestion::WaitLength(_) => unreachable!("it was taken above"),
         };
-        answer.unwrap_or_else(ShadowWord::Failed)
+        Some(answer.unwrap_or_else(ShadowWord::Failed))
     }
+
+    /// Somebody wants a stream to be longer; the word, where he need not wait.
+    fn wait(
+        &mut self,
+        now: Now,
+        state: &State,
+        (from, wish): (Caller, &WaitLength),
+    ) -> Option<ShadowWord> {
+        let view = self.view(now, state);
+        let record = has_applied(state, wish.seen).and_then(|()| stream(&view, wish.file));
+        let length = match record {
+            Ok(record) => record.length,
+            Err(failure) => return Some(ShadowWord::Failed(failure)),
+        };
+        if length > wish.length || wish.patience_ms == 0 {
+            return Some(length_word(state, length));
+        }
+        self.followers.park(now.time, from, wish).err().map(ShadowWord::Failed)
+    }
+
+    /// A record was applied that made a stream longer: who is told of it, and what.
+    pub fn grown(&mut self, state: &State, file: EntryId) -> Vec<(Caller, ShadowWord)> {
+        if self.followers.count() == 0 {
+            return Vec::new();
+        }
+        let length = state.entry(file).map_or(0, |entry| entry.length);
+        let told = self.followers.take_longer(file, length);
+        told.into_iter().map(|from| (from, length_word(state, length))).collect()
+    }
+
+    /// Time has passed: who has waited for as long as he would, and what he is told.
+    pub fn over(&mut self, now: Now, state: &State) -> Vec<(Caller, ShadowWord)> {
+        let told = self.followers.take_over(now.time);
+        let word = |(file, from)| match state.entry(file) {
+            Some(entry) => (from, length_word(state, entry.length)),
+            None => {
+                let gone = Failure::refused(ErrorCode::NotFound, "the file is gone");
+                (from, ShadowWord::Failed(gone))
+            }
+        };
+        told.into_iter().map(word).collect()
+    }
+
+    /// It is a shadow no more: who waited here.
+    pub fn leave_followers(&mut self) -> Vec<Caller> {
+        self.followers.take_all()
+    }
+}
+
+fn length_word(state: &State, length: u64) -> ShadowWord {
+    ShadowWord::WaitLength(WaitLengthAnswer { length, log: state.applied() })
+}
+
+/// Whether all is applied here that a reader has seen: what he has seen he finds for ever (R44).
+fn has_applied(state: &State, seen: LogIndex) -> Result<(), Failure> {
+    let applied = state.applied();
+    if applied >= seen || broken(Rule::R44) {
+        return Ok(());
+    }
+    let line = format!(
+        "this master has applied the log up to record {applied}, and the reader has seen up to \
+         {seen}"
+    );
+    Err(Failure::not_done(ErrorCode::Busy, line))
 }
 
 /// A batch in which nothing is to be changed.
@@ -191,10 +269,11 @@ mod tests {
     use super::ShadowCore;
     use crate::record::{AddFile, FoundCell, OpenChunk, Record};
     use crate::state::{ROOT, State};
-    use cairn_env::Now;
+    use cairn_env::{Caller, Now};
     use cairn_protocol::{
-        Batch, BatchEntry, ChunkLocations, Delete, ErrorCode, Locate, ReplicaReport, ReportSlice,
-        ShadowQuestion, ShadowWord, Stat, TellShadow, TellShadowAnswer,
+        Batch, BatchEntry, ChunkLocations, Delete, ErrorCode, Locate, ReadExtents, ReplicaReport,
+        ReportSlice, RequestId, ShadowQuestion, ShadowWord, Stat, TellShadow, TellShadowAnswer,
+        WaitLength,
     };
     use cairn_types::{
         Address, CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId,
@@ -252,8 +331,9 @@ mod tests {
         }
 
         fn ask(&mut self, question: impl Into<ShadowQuestion>) -> ShadowWord {
-            let of = (&self.state, Term::new(1));
-            self.shadow.answer(Self::now(self.millis), of, (&Arc::default(), &question.into()))
+            let (of, question) = ((&self.state, Term::new(1)), question.into());
+            let asked = (&Arc::default(), Caller::default(), &question);
+            self.shadow.answer(Self::now(self.millis), of, asked).expect("it need not wait")
         }
 
         fn locations(&mut self) -> Vec<ServerId> {
@@ -371,5 +451,108 @@ mod tests {
         let other = TellShadow { cell: CellId::new(6), ..word_of(1, JoinId::default()) };
         let refused = member.shadow.told(Member::now(6), &member.state, &other);
         assert_eq!(refused.map_err(|failure| failure.code), Err(ErrorCode::WrongCell));
+    }
+
+    /// A stream of as many bytes as are committed by it.
+    fn stream(member: &mut Member) {
+        use crate::stream_records::{AllocateChunk, OpenProducerRecord};
+        let id = EntryId::new(101);
+        member.apply(crate::record::RaiseLevel { level: 9, ..Default::default() });
+        let (parent, name, layout) = (ROOT, "s".to_owned(), cairn_types::Layout::Stream);
+        let named = |number| cairn_types::MutationName {
+            session: cairn_types::SessionId::new(9),
+            number: cairn_types::MutationNumber::new(number),
+        };
+        let (mutation, replication) = (named(1), 3);
+        member.apply(AddFile {
+            mutation,
+            parent,
+            name,
+            id,
+            replication,
+            layout,
+            ..AddFile::default()
+        });
+        let (producer, epoch) = (cairn_types::ProducerId::new(5), cairn_types::Epoch::new(6));
+        let name = "p".to_owned();
+        let mutation = named(2);
+        member.apply(OpenProducerRecord {
+            mutation,
+            file: id,
+            name,
+            producer,
+            epoch,
+            ..Default::default()
+        });
+        let (version, set_size, floor) = (ChunkVersion::of(Term::new(1), 1), 2, handle());
+        let chunk = AllocateChunk {
+            file: id,
+            handle: handle(),
+            version,
+            set_size,
+            floor,
+            ..Default::default()
+        };
+        member.apply(AllocateChunk { producer, epoch, ..chunk });
+    }
+
+    fn commit(member: &mut Member, number: u64) -> Vec<(Caller, ShadowWord)> {
+        use crate::stream_records::{CommitBundlesRecord, CommittedBundle};
+        let file = EntryId::new(101);
+        let (producer, epoch) = (cairn_types::ProducerId::new(5), cairn_types::Epoch::new(6));
+        let bundle = CommittedBundle {
+            first: cairn_types::RecordNumber::new(number),
+            count: 1,
+            handle: handle(),
+            offset: 10 * (number - 1),
+            size: 10,
+            serial: cairn_types::SerialNumber::new(number),
+            ..CommittedBundle::default()
+        };
+        let bundles = vec![bundle];
+        member.apply(CommitBundlesRecord { file, producer, epoch, bundles, ..Default::default() });
+        member.shadow.grown(&member.state, file)
+    }
+
+    #[test]
+    fn a_follower_waits_at_a_shadow_until_the_log_has_come_to_it_and_one_that_is_ahead_is_told_so()
+    {
+        let mut member = Member::new();
+        stream(&mut member);
+        assert!(commit(&mut member, 1).is_empty(), "nobody waits");
+        let (file, patience_ms) = (EntryId::new(101), 500);
+        let caller = Caller { request: RequestId(7), ..Caller::default() };
+        let now = Member::now(member.millis);
+        let ask = |member: &mut Member, question: ShadowQuestion| {
+            let of = (&member.state, Term::new(1));
+            member.shadow.answer(now, of, (&Arc::default(), caller, &question))
+        };
+        let wait =
+            |length, seen| ShadowQuestion::from(WaitLength { file, length, patience_ms, seen });
+        let seen = member.state.applied();
+        let told = ask(&mut member, wait(5, seen));
+        let Some(ShadowWord::WaitLength(told)) = told else { panic!("{told:?}") };
+        assert_eq!((told.length, told.log), (10, seen));
+        // R44: what this reader has seen elsewhere is not here yet.
+        for question in [
+            wait(5, seen.next()),
+            ReadExtents { file, seen: seen.next(), ..Default::default() }.into(),
+        ] {
+            let told = ask(&mut member, question);
+            let Some(ShadowWord::Failed(why)) = told else { panic!("{told:?}") };
+            assert_eq!(why.code, ErrorCode::Busy, "{why}");
+        }
+        assert_eq!(ask(&mut member, wait(10, seen)), None, "it waits");
+        let told = commit(&mut member, 2);
+        let [(_, ShadowWord::WaitLength(longer))] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!((longer.length, longer.log), (20, member.state.applied()));
+        assert_eq!(ask(&mut member, wait(20, seen)), None);
+        let later = Member::now(member.millis + 500);
+        let told = member.shadow.over(later, &member.state);
+        let [(_, ShadowWord::WaitLength(same))] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!(same.length, 20, "its time is over");
+        let read = ReadExtents { file, seen, ..ReadExtents::default() };
+        let Some(ShadowWord::ReadExtents(told)) = ask(&mut member, read.into()) else { panic!() };
+        assert_eq!((told.extents.len(), told.entry.length), (1, 20));
     }
 }

@@ -16,6 +16,9 @@ cairn_types::message! {
         /// What it becomes where there is none of that name.
         5 => producer: ProducerId,
         6 => epoch: Epoch,
+        /// From level 3 on, without a name: the exclusive opening that this one follows, which has
+        /// to be the one that is open (R46); none: there is none.
+        7 => takes_over: Epoch,
     }
 }
 cairn_types::message! {
@@ -63,6 +66,8 @@ cairn_types::message! {
         5 => size: u64,
         6 => serial: SerialNumber,
         7 => cursor: Option<Bytes>,
+        /// From level 3 on: which bytes of the file it takes the place of (R46).
+        8 => replaces: Option<u64>,
     }
 }
 cairn_types::message! {

@@ -434,8 +434,13 @@ impl Master {
             }
             while let Some(one) = next {
                 next = self.backlog.take();
-                if let Err(undecodable) = self.role.apply(now, &one, wishes) {
-                    self.halt(&undecodable.to_string(), wishes);
+                match self.role.apply(now, &one, wishes) {
+                    Ok(Some(file)) => {
+                        let told = self.group.grown(now, self.role.state(), file);
+                        wishes.extend(told.map(MasterEffect::Env));
+                    }
+                    Ok(None) => {}
+                    Err(undecodable) => self.halt(&undecodable.to_string(), wishes),
                 }
             }
         }

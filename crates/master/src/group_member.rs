@@ -24,7 +24,7 @@ use cairn_protocol::{
     Failure, FindPrimaryAnswer, Hello, JoinGroup, JoinGroupAnswer, ListMastersAnswer, MasterRole,
     MasterStatus, Request, Response,
 };
-use cairn_types::{Address, LogIndex, MemberStanding, Members, ServerId, Time};
+use cairn_types::{Address, EntryId, LogIndex, MemberStanding, Members, ServerId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -239,6 +239,16 @@ impl GroupMember {
         }
     }
 
+    /// A stream is longer: who waited for that at this shadow is told.
+    pub(crate) fn grown(
+        &mut self,
+        now: Now,
+        state: &State,
+        file: EntryId,
+    ) -> impl Iterator<Item = Effect<LogJob>> + use<> {
+        replies(self.shadow.grown(now, state, file))
+    }
+
     /// The calls that carry what there is to say to others, the next tick where one is needed, and
     /// the answer for whoever has changed the group, once that is over. Where this member is in
     /// charge, and no other can be, the calls tell what is applied: all that anybody was told.
@@ -248,7 +258,11 @@ impl GroupMember {
         role: &Role,
         mut fresh: impl FnMut() -> EffectId,
     ) -> Result<Vec<Effect<LogJob>>, ConsensusError> {
-        let mut effects = Vec::new();
+        let mut effects: Vec<Effect<LogJob>> = match role {
+            Role::Shadow(state) => replies(self.shadow.over(now, state)).collect(),
+            // What chunkservers told it as a shadow is forgotten, and told the primary anew.
+            Role::Primary(_) => replies(self.shadow.end()).collect(),
+        };
         let other = self.consensus.primary().filter(|primary| *primary != self.hello.server);
         self.former = other.or(self.former);
         if let Some((to, ended)) = self.changes.end(&self.consensus) {
@@ -323,10 +337,7 @@ impl GroupMember {
     ) -> Result<GroupAnswer, ConsensusError> {
         let shadow_state = match role {
             Role::Shadow(state) => Some(&**state),
-            Role::Primary(_) => {
-                self.shadow.end();
-                None
-            }
+            Role::Primary(_) => None,
         };
         let answer = match request {
             Request::ConsensusMessages(them) => {
@@ -335,8 +346,12 @@ impl GroupMember {
             }
             Request::TellShadow(tell) => self.shadow.told(now, shadow_state, &tell),
             Request::AskShadow(ask) => {
-                let asked = (self.callers.who(from), &ask);
-                self.shadow.asked(now, (shadow_state, self.consensus.term()), asked)
+                let asked = (self.callers.who(from), from, &ask);
+                match self.shadow.asked(now, (shadow_state, self.consensus.term()), asked) {
+                    Ok(None) => return Ok(GroupAnswer::Waits),
+                    Ok(Some(word)) => Ok(word),
+                    Err(failure) => Err(failure),
+                }
             }
             Request::ListMasters(_) => Ok(self.list_masters(role)),
             Request::JoinGroup(join) => self.is_member_of(&join),
@@ -470,4 +485,11 @@ impl GroupMember {
         let masters = masters.collect();
         Response::FindPrimary(FindPrimaryAnswer { role, term, primary, masters })
     }
+}
+
+fn replies(
+    told: Vec<(Caller, Result<Response, Failure>)>,
+) -> impl Iterator<Item = Effect<LogJob>> + use<> {
+    let payload = Payload::default;
+    told.into_iter().map(move |(to, answer)| Effect::Reply { to, answer, payload: payload() })
 }

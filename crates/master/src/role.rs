@@ -7,8 +7,8 @@ use cairn_env::{EffectId, Now};
 use cairn_master_core::{MasterCore, MasterEffect, Record, State};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::Failure;
-use cairn_types::LogIndex;
 use cairn_types::wire::Message;
+use cairn_types::{EntryId, LogIndex};
 use std::sync::Arc;
 
 /// A committed record that this build cannot read.
@@ -90,7 +90,7 @@ impl Role {
         last
     }
 
-    /// Applies a committed record.
+    /// Applies a committed record; of a shadow, which stream is longer by it.
     ///
     /// # Errors
     /// [`Undecodable`]: a build that is older than the one in charge cannot go on.
@@ -99,7 +99,7 @@ impl Role {
         now: Now,
         committed: &CommittedRecord,
         wishes: &mut Vec<MasterEffect>,
-    ) -> Result<(), Undecodable> {
+    ) -> Result<Option<EntryId>, Undecodable> {
         let (index, term) = (committed.index, committed.term);
         match self {
             Self::Primary(primary) => primary.apply(now, committed, wishes),
@@ -108,8 +108,11 @@ impl Role {
                 let record = Record::decode(&committed.data).map_err(|_| Undecodable(index))?;
                 // What comes of it is for whoever proposed it.
                 let _ = state.apply(index, term, &record);
+                if let Record::CommitBundles(commit) = record {
+                    return Ok(Some(commit.file));
+                }
             }
         }
-        Ok(())
+        Ok(None)
     }
 }

@@ -10,11 +10,13 @@
 //!   before it said, while no other could be there, how much it had applied: nobody had been
 //!   answered by more. A word that was long on its way is as old as it is.
 
-use cairn_env::Now;
+use cairn_env::{Caller, Now};
 use cairn_master_core::{ShadowCore, State};
-use cairn_protocol::{AskShadow, AskShadowAnswer, ErrorCode, Failure, Response, TellShadow};
+use cairn_protocol::{
+    AskShadow, AskShadowAnswer, ErrorCode, Failure, Response, ShadowWord, TellShadow,
+};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Identity, LogIndex, Term, Time};
+use cairn_types::{EntryId, Identity, LogIndex, Term, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +58,9 @@ impl Freshness {
     }
 }
 
+/// A reader who waited, and what he is told.
+type ToldReader = (Caller, Result<Response, Failure>);
+
 /// What readers and chunkservers have of this member.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
@@ -71,8 +76,43 @@ fn no_shadow(why: &str) -> Failure {
 
 impl Shadow {
     /// The member is in charge: what chunkservers told is forgotten, and told the primary anew.
-    pub(crate) fn end(&mut self) {
-        *self = Self::default();
+    /// Who waited here is told to ask elsewhere.
+    pub(crate) fn end(&mut self) -> Vec<ToldReader> {
+        let core = std::mem::take(self).core;
+        let waited = core.map(|mut core| core.leave_followers()).unwrap_or_default();
+        waited.into_iter().map(|from| (from, Err(no_shadow("it is in charge")))).collect()
+    }
+
+    /// A stream is longer: who is told of it.
+    pub(crate) fn grown(&mut self, now: Now, state: &State, file: EntryId) -> Vec<ToldReader> {
+        let told = self.core.as_mut().map(|core| core.grown(state, file)).unwrap_or_default();
+        self.say_all(now, state, told)
+    }
+
+    /// Time has passed: who has waited for as long as he would.
+    pub(crate) fn over(&mut self, now: Now, state: &State) -> Vec<ToldReader> {
+        let told = self.core.as_mut().map(|core| core.over(now, state)).unwrap_or_default();
+        self.say_all(now, state, told)
+    }
+
+    fn say_all(
+        &mut self,
+        now: Now,
+        state: &State,
+        told: Vec<(Caller, ShadowWord)>,
+    ) -> Vec<ToldReader> {
+        told.into_iter().map(|(from, word)| (from, Ok(self.say(now, state, word)))).collect()
+    }
+
+    /// A word, and how old it may be.
+    fn say(&mut self, now: Now, state: &State, word: ShadowWord) -> Response {
+        let applied = state.applied();
+        let mut behind = self.freshness.behind(now.time, applied);
+        if broken(Rule::A26) {
+            behind = behind.map(|_| Duration::ZERO);
+        }
+        let behind_ms = behind.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+        Response::AskShadow(AskShadowAnswer { word: word.into(), applied, behind_ms })
     }
 
     /// Who is in charge says how much it has applied, having heard what was sent here then; as much
@@ -99,29 +139,24 @@ impl Shadow {
         self.core(now, state)?.told(now, state, tell).map(Response::TellShadow)
     }
 
-    /// A reader takes what this member has.
+    /// A reader takes what this member has; none: he waits here.
     pub(crate) fn asked(
         &mut self,
         now: Now,
         (state, term): (Option<&State>, Term),
-        (who, ask): (&Arc<Identity>, &AskShadow),
-    ) -> Result<Response, Failure> {
+        (who, from, ask): (&Arc<Identity>, Caller, &AskShadow),
+    ) -> Result<Option<Response>, Failure> {
         let state = state.ok_or_else(|| no_shadow("it is in charge"))?;
-        let word = self.core(now, state)?.answer(now, (state, term), (who, &ask.question));
-        let applied = state.applied();
-        let mut behind = self.freshness.behind(now.time, applied);
-        if broken(Rule::A26) {
-            behind = behind.map(|_| Duration::ZERO);
-        }
-        let behind_ms = behind.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
-        Ok(Response::AskShadow(AskShadowAnswer { word: word.into(), applied, behind_ms }))
+        let asked = (who, from, &ask.question);
+        let word = self.core(now, state)?.answer(now, (state, term), asked);
+        Ok(word.map(|word| self.say(now, state, word)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Freshness, NOTED_MAX, Shadow};
-    use cairn_env::Now;
+    use cairn_env::{Caller, Now};
     use cairn_master_core::State;
     use cairn_protocol::{AskShadow, ErrorCode, TellShadow};
     use cairn_types::{LogIndex, Term, Time};
@@ -171,13 +206,17 @@ mod tests {
     #[test]
     fn who_is_in_charge_or_has_nothing_of_its_cell_is_no_shadow() {
         let (mut shadow, now, state) = (Shadow::default(), Now::default(), State::default());
+        let ask = AskShadow::default();
         for state in [None, Some(&state)] {
-            let asked =
-                shadow.asked(now, (state, Term::new(1)), (&Arc::default(), &AskShadow::default()));
+            let asked = shadow.asked(
+                now,
+                (state, Term::new(1)),
+                (&Arc::default(), Caller::default(), &ask),
+            );
             let told = shadow.told(now, state, &TellShadow::default());
-            for refused in [asked, told] {
-                let code = refused.map_err(|failure| failure.code);
-                assert_eq!(code, Err(ErrorCode::Invalid));
+            for refused in [asked.err(), told.err()] {
+                let code = refused.map(|failure| failure.code);
+                assert_eq!(code, Some(ErrorCode::Invalid));
             }
         }
     }

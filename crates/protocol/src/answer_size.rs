@@ -5,7 +5,8 @@
 
 use crate::{
     BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BUSIEST_COUNT_MAX, Batch, BatchEntry,
-    MESSAGE_SIZE_MAX, PAYLOAD_SIZE_MAX, QUOTAS_TOLD_MAX, Request,
+    CURSOR_SIZE_MAX, EXTENTS_CHUNKS_MAX, EXTENTS_MAX, MESSAGE_SIZE_MAX, OPEN_EXTENTS_CHUNKS_MAX,
+    OPEN_EXTENTS_MAX, PAYLOAD_SIZE_MAX, PRODUCER_NAME_SIZE_MAX, QUOTAS_TOLD_MAX, Request,
 };
 use cairn_types::{NAME_SIZE_MAX, PATH_SIZE_MAX};
 
@@ -15,6 +16,8 @@ pub const SMALL_ANSWER_SIZE: usize = 1 << 10;
 const ENTRY_SIZE: usize = NAME_SIZE_MAX + 128;
 /// A chunk with its replicas, as most cells have them.
 const LOCATION_SIZE: usize = 1 << 10;
+/// An extent of a stream: offsets, sizes, a handle.
+const EXTENT_SIZE: usize = 48;
 /// Entries of a page, where the request does not say fewer.
 const PAGE_COUNT: usize = 1000;
 /// A page of paths ends where it has so many bytes.
@@ -49,7 +52,21 @@ impl Request {
             Self::ListLost(list) => {
                 (SMALL_ANSWER_SIZE + page(list.limit) * LOCATION_SIZE).min(whole)
             }
-            Self::Open(open) => SMALL_ANSWER_SIZE + located(open.count) * LOCATION_SIZE,
+            Self::Open(open) => {
+                let extents = (open.extents as usize).min(OPEN_EXTENTS_MAX);
+                let chunks = located(open.count).max(extents.min(OPEN_EXTENTS_CHUNKS_MAX));
+                SMALL_ANSWER_SIZE + chunks * LOCATION_SIZE + extents * EXTENT_SIZE
+            }
+            Self::ReadExtents(ask) => {
+                let limit = if ask.limit == 0 { EXTENTS_MAX } else { ask.limit as usize };
+                let extents = limit.min(EXTENTS_MAX);
+                let chunks = extents.min(EXTENTS_CHUNKS_MAX);
+                SMALL_ANSWER_SIZE + chunks * LOCATION_SIZE + extents * EXTENT_SIZE
+            }
+            Self::ListProducers(list) => {
+                let producer = PRODUCER_NAME_SIZE_MAX + CURSOR_SIZE_MAX + 128;
+                (SMALL_ANSWER_SIZE + page(list.limit) * producer).min(whole)
+            }
             Self::Locate(locate) => SMALL_ANSWER_SIZE + located(locate.count) * LOCATION_SIZE,
             Self::GetPolicy(_) => SMALL_ANSWER_SIZE + 4 * PATH_SIZE_MAX,
             Self::Busiest(_) => SMALL_ANSWER_SIZE + BUSIEST_COUNT_MAX * (PATH_SIZE_MAX + 512),

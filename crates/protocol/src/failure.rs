@@ -87,6 +87,8 @@ cairn_types::code! {
         ProducerFenced = 32,
         /// Other bytes stand there already (R40).
         BytesDiffer = 33,
+        /// Somebody has the stream exclusively (R46).
+        StreamLocked = 34,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What clients ask of a master. No file byte passes here (GFS §2.3).
 
-use crate::{CellNow, ScrubProgress, ServerDuty, TrafficRates};
+use crate::{CellNow, ReadExtentsAnswer, ScrubProgress, ServerDuty, TrafficRates};
 use cairn_types::{
     CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Content, Entry, EntryId,
     Layout, LeaseId, MutationName, ReplicaAt, ServerId, Term, WallTime,
@@ -34,11 +34,23 @@ cairn_types::message! {
 
 cairn_types::message! {
     /// Resolves a path and asks for `count` chunks from `first` on, in one request.
-    pub struct Open { 1 => path: CellPath, 2 => first: ChunkIndex, 3 => count: u32 }
+    pub struct Open {
+        1 => path: CellPath,
+        2 => first: ChunkIndex,
+        3 => count: u32,
+        /// Of a stream, instead of chunks by their indexes: so many extents from its beginning on,
+        /// and where their chunks are.
+        4 => extents: u32,
+    }
 }
 cairn_types::message! {
     /// The entry and the chunks asked for. From here on the file goes by `entry.id` (R20).
-    pub struct OpenAnswer { 1 => entry: Entry, 2 => chunks: Vec<ChunkLocations> }
+    pub struct OpenAnswer {
+        1 => entry: Entry,
+        2 => chunks: Vec<ChunkLocations>,
+        /// Of a stream, where its extents were asked for, and instead of chunks by their indexes.
+        3 => stream: Option<Box<ReadExtentsAnswer>>,
+    }
 }
 
 cairn_types::message! {
@@ -120,6 +132,8 @@ cairn_types::message! {
         7 => mode: Option<u32>,
         /// None: what its directory's policy says.
         8 => layout: Option<Layout>,
+        /// Of a stream; none: what its directory's policy says.
+        9 => commit_replicas: Option<u32>,
     }
 }
 cairn_types::message! {

@@ -37,6 +37,7 @@ cairn_types::message! {
         5 => keep_deleted: PolicyOrigin,
         6 => durability: PolicyOrigin,
         7 => layout: PolicyOrigin,
+        8 => commit_replicas: Box<PolicyOrigin>,
     }
 }
 

@@ -6,7 +6,8 @@
 
 use crate::{
     Batch, BatchAnswer, CellInfo, CellInfoAnswer, Failure, Find, FindAnswer, List, ListAnswer,
-    Locate, LocateAnswer, Open, OpenAnswer, ReportSlice, Stat, StatAnswer,
+    Locate, LocateAnswer, Open, OpenAnswer, ReadExtents, ReadExtentsAnswer, ReportSlice, Stat,
+    StatAnswer, WaitLength, WaitLengthAnswer,
 };
 use cairn_types::{CellConfig, CellId, ChunkHandle, Incarnation, JoinId, LogIndex, ReplicaAt};
 
@@ -27,6 +28,10 @@ cairn_types::choice! {
         6 => Find(Find),
         /// Several of them; one that changes anything is refused.
         7 => Batch(Batch),
+        /// Where a stream's bytes are.
+        8 => ReadExtents(ReadExtents),
+        /// Until a stream is longer.
+        9 => WaitLength(WaitLength),
     }
 }
 cairn_types::choice_field!(ShadowQuestion, Self::CellInfo(CellInfo {}));
@@ -50,6 +55,10 @@ cairn_types::choice! {
         7 => Find(FindAnswer),
         /// To a `Batch`.
         8 => Batch(BatchAnswer),
+        /// To a `ReadExtents`.
+        9 => ReadExtents(ReadExtentsAnswer),
+        /// To a `WaitLength`.
+        10 => WaitLength(WaitLengthAnswer),
     }
 }
 cairn_types::choice_field!(ShadowWord, Self::Failed(Failure::default()));

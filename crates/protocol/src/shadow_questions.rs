@@ -1,6 +1,7 @@
 //! Which requests a shadow master may be asked, and its answers as those to them.
 
 use crate::{BatchEntry, Failure, Request, Response, ShadowQuestion, ShadowWord};
+use cairn_types::LogIndex;
 
 impl ShadowQuestion {
     /// The same question as a shadow is asked it, if it may be.
@@ -16,8 +17,21 @@ impl ShadowQuestion {
             Request::Batch(ask) if !ask.entries.iter().any(BatchEntry::is_mutation) => {
                 Self::Batch(ask.clone())
             }
+            Request::ReadExtents(ask) => Self::ReadExtents(ask.clone()),
+            Request::WaitLength(ask) => Self::WaitLength(ask.clone()),
             _ => return None,
         })
+    }
+}
+
+impl ShadowQuestion {
+    /// Whoever asks has seen what the log says up to there (R44).
+    pub fn has_seen(&mut self, log: LogIndex) {
+        match self {
+            Self::ReadExtents(ask) => ask.seen = log,
+            Self::WaitLength(ask) => ask.seen = log,
+            _ => {}
+        }
     }
 }
 
@@ -32,6 +46,8 @@ impl From<ShadowQuestion> for Request {
             ShadowQuestion::List(ask) => Self::List(ask),
             ShadowQuestion::Find(ask) => Self::Find(ask),
             ShadowQuestion::Batch(ask) => Self::Batch(ask),
+            ShadowQuestion::ReadExtents(ask) => Self::ReadExtents(ask),
+            ShadowQuestion::WaitLength(ask) => Self::WaitLength(ask),
         }
     }
 }
@@ -48,6 +64,8 @@ impl From<ShadowWord> for Result<Response, Failure> {
             ShadowWord::List(answer) => Response::List(answer),
             ShadowWord::Find(answer) => Response::Find(answer),
             ShadowWord::Batch(answer) => Response::Batch(answer),
+            ShadowWord::ReadExtents(answer) => Response::ReadExtents(answer),
+            ShadowWord::WaitLength(answer) => Response::WaitLength(answer),
         })
     }
 }

@@ -18,6 +18,15 @@ pub const BUNDLES_MAX: usize = 64;
 pub const PRODUCER_CHUNKS_MAX: usize = 8;
 /// The most extents of one answer.
 pub const EXTENTS_MAX: usize = 4096;
+/// The most that an `Open` brings, and of how many chunks.
+pub const OPEN_EXTENTS_MAX: usize = 512;
+/// The most chunks of one answer about extents.
+pub const EXTENTS_CHUNKS_MAX: usize = 256;
+/// The same of an `Open`.
+pub const OPEN_EXTENTS_CHUNKS_MAX: usize = 64;
+
+const _: () = assert!(OPEN_EXTENTS_MAX <= EXTENTS_MAX);
+const _: () = assert!(OPEN_EXTENTS_CHUNKS_MAX <= EXTENTS_CHUNKS_MAX);
 
 cairn_types::message! {
     /// Something of the application's own, stored with a commit, and the number that it belongs to.
@@ -27,7 +36,16 @@ cairn_types::message! {
 cairn_types::message! {
     /// Opens a producer of a stream, by its name: what it was before is fenced (R38). Made where
     /// there is none.
-    pub struct OpenProducer { 1 => mutation: MutationName, 2 => file: EntryId, 3 => name: String }
+    pub struct OpenProducer {
+        1 => mutation: MutationName,
+        2 => file: EntryId,
+        3 => name: String,
+        /// Not a producer, which has a name, but who alone writes the stream until it is closed, or
+        /// its lease is over: to replace ranges (R46).
+        4 => exclusive: bool,
+        /// The exclusive opening of this epoch goes on; nothing is opened.
+        5 => renews: Epoch,
+    }
 }
 cairn_types::message! {
     /// The producer goes on behind `number`. `cursor` is the last that was stored; none: there was
@@ -38,6 +56,8 @@ cairn_types::message! {
         3 => number: RecordNumber,
         4 => cursor: Option<Cursor>,
         5 => cursor_gone: bool,
+        /// Of an exclusive opening: for so long it counts without another word.
+        6 => lease_ms: u64,
     }
 }
 
@@ -96,6 +116,9 @@ cairn_types::message! {
         7 => holders: Vec<BundleHolder>,
         /// Stored with it.
         8 => cursor: Option<Bytes>,
+        /// Which bytes of the file it takes the place of, from here on as many as it has: by who
+        /// has the stream exclusively, and by nobody else (R46). None: it goes to the end.
+        9 => replaces: Option<u64>,
     }
 }
 cairn_types::message! {
@@ -191,7 +214,14 @@ cairn_types::message! {
 cairn_types::message! {
     /// The extents of a stream from the one that has byte `offset` on, with the places of their
     /// chunks.
-    pub struct ReadExtents { 1 => file: EntryId, 2 => offset: u64, 3 => limit: u32 }
+    pub struct ReadExtents {
+        1 => file: EntryId,
+        2 => offset: u64,
+        3 => limit: u32,
+        /// The reader has seen what the log says up to there: a master that is not in charge, and
+        /// is behind that, says so (R44).
+        4 => seen: LogIndex,
+    }
 }
 cairn_types::message! {
     /// A range of a chunk, where it stands in the file.
@@ -207,7 +237,7 @@ cairn_types::message! {
     /// In order of offsets; each chunk of theirs once. The file is `entry.length` bytes long as of
     /// record `log`.
     pub struct ReadExtentsAnswer {
-        1 => entry: Entry,
+        1 => entry: Box<Entry>,
         2 => extents: Vec<StreamExtent>,
         3 => chunks: Vec<ChunkLocations>,
         4 => log: LogIndex,
@@ -215,11 +245,20 @@ cairn_types::message! {
         5 => settled: u64,
         /// What is behind that is looked at, and settled in idle time.
         6 => settles: bool,
+        /// How many ranges of the file were ever replaced: extents of another count are not to be
+        /// mixed with these (R46).
+        7 => replaced: RecordNumber,
     }
 }
 cairn_types::message! {
     /// Answered when a stream is longer than `length`, or so much time is over, or when it is gone.
-    pub struct WaitLength { 1 => file: EntryId, 2 => length: u64, 3 => patience_ms: u64 }
+    pub struct WaitLength {
+        1 => file: EntryId,
+        2 => length: u64,
+        3 => patience_ms: u64,
+        /// As of `ReadExtents`.
+        4 => seen: LogIndex,
+    }
 }
 cairn_types::message! {
     /// Its length now.

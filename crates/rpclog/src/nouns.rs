@@ -319,7 +319,7 @@ mod tests {
             let nouns = Nouns::of(request);
             assert_eq!((nouns.file, nouns.name), (Some(file), Some((5, 6))));
         }
-        let wait = WaitLength { file, length: 3, patience_ms: 0 };
+        let wait = WaitLength { file, length: 3, ..WaitLength::default() };
         assert_eq!(Nouns::of(wait.into()).offset, Some(3));
     }
 

@@ -564,7 +564,7 @@ mod tests {
         let client = master.link(ROLE_CLIENT);
         let open = |at: &str| Open { path: path(at), ..Open::default() };
         let chunk = ChunkLocations { handle: ChunkHandle::new(70), ..ChunkLocations::default() };
-        let answer = OpenAnswer { entry: entry(7), chunks: vec![chunk] };
+        let answer = OpenAnswer { entry: entry(7), chunks: vec![chunk], ..OpenAnswer::default() };
         master.exchange(client, &open("/old").into(), Ok((Response::Open(answer), 0)));
         let failure = Failure::refused(ErrorCode::NotFound, "no");
         master.exchange(client, &open("/x/none").into(), Err(failure));
@@ -636,7 +636,11 @@ mod tests {
             handle: ChunkHandle::new(handle),
             ..ChunkLocations::default()
         };
-        let opened = |id, handle| OpenAnswer { entry: entry(id), chunks: vec![chunk(handle)] };
+        let opened = |id, handle| OpenAnswer {
+            entry: entry(id),
+            chunks: vec![chunk(handle)],
+            ..OpenAnswer::default()
+        };
         let open = |at: &str| Open { path: path(at), ..Open::default() };
         let master = master_log(vec![
             (make.into(), Response::MakeDirectory(MakeDirectoryAnswer::default())),
@@ -725,7 +729,7 @@ mod tests {
         master.request(at_master, 1, RpcWay::RequestReceived, &open);
         server.set_time(1_000_500);
         server.request(at_server, 1, RpcWay::RequestReceived, &read);
-        let told = Ok((Response::Open(OpenAnswer { entry: entry(7), chunks: Vec::new() }), 0));
+        let told = Ok((Response::Open(OpenAnswer { entry: entry(7), ..OpenAnswer::default() }), 0));
         master.reply(at_master, 1, (RpcWay::ReplySent, open.kind()), told);
         let told = Ok((Response::Read(ReadAnswer::default()), 9));
         server.reply(at_server, 1, (RpcWay::ReplySent, read.kind()), told);

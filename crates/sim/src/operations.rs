@@ -4,7 +4,7 @@
 //! into the core's, so that a workload says no more than it means.
 
 use bytes::Bytes;
-use cairn_client_core::{OpenedProducer, Operation, Output, ProducerKey};
+use cairn_client_core::{OpenedProducer, Operation, Output, ProducerKey, ProducerMode};
 use cairn_protocol::{
     Batch, BatchEntry, BatchResult, Create, Delete, ErrorCode, Failure, List, MakeDirectory, Open,
     Rename, Request, Response, SetPolicy, Snapshot, Stat, Undelete, WaitLength,
@@ -89,7 +89,9 @@ pub(crate) enum ClientOp {
     /// Makes a stream, or finds it.
     CreateStream {
         path: CellPath,
+        content: Content,
     },
+    /// Without a name: exclusively.
     OpenProducer {
         file: EntryId,
         name: String,
@@ -101,6 +103,8 @@ pub(crate) enum ClientOp {
         bytes: Bytes,
         cursor: Option<Bytes>,
         sync: bool,
+        /// By who has the stream exclusively.
+        replaces: Option<u64>,
     },
     CloseProducer {
         producer: ProducerKey,
@@ -196,26 +200,40 @@ impl ClientOp {
             Self::Read { file, offset, size, fresh } => {
                 return Operation::Read { file, offset, size, fresh };
             }
-            Self::CreateStream { path } => {
-                let (content, layout, or_open) = (Content::Records, Some(Layout::Stream), true);
-                let create =
-                    Create { mutation, path, content, layout, or_open, ..Create::default() };
-                return Operation::Open(create.into());
-            }
-            Self::OpenProducer { file, name } => return Operation::OpenProducer { file, name },
-            Self::SendBundle { producer, first, count, bytes, cursor, sync } => {
+            Self::CreateStream { path, content } => return create_stream(path, content),
+            Self::OpenProducer { file, name } => return open_producer(file, name),
+            Self::SendBundle { producer, first, count, bytes, cursor, sync, replaces } => {
                 let first = RecordNumber::new(first);
-                return Operation::SendBundle { producer, first, count, bytes, cursor, sync };
+                return Operation::SendBundle {
+                    producer,
+                    first,
+                    count,
+                    bytes,
+                    cursor,
+                    sync,
+                    replaces,
+                };
             }
             Self::CloseProducer { producer } => return Operation::CloseProducer { producer },
             Self::DropProducer { producer } => return Operation::DropProducer { producer },
             Self::WaitLength { file, length, patience_ms } => {
-                Request::WaitLength(WaitLength { file, length, patience_ms })
+                Request::WaitLength(WaitLength { file, length, patience_ms, ..Default::default() })
             }
             Self::Sync { file } => return Operation::Sync { file },
             Self::Close { file } => return Operation::Close { file, sync: true },
         })
     }
+}
+
+/// Made, or found.
+fn create_stream(path: CellPath, content: Content) -> Operation {
+    let (layout, or_open) = (Some(Layout::Stream), true);
+    Operation::Open(Create { path, content, layout, or_open, ..Create::default() }.into())
+}
+
+fn open_producer(file: EntryId, name: String) -> Operation {
+    let mode = ProducerMode { exclusive: name.is_empty(), ..ProducerMode::default() };
+    Operation::OpenProducer { file, name, mode }
 }
 
 impl ClientOp {
@@ -243,10 +261,10 @@ impl fmt::Display for ClientOp {
             Self::Append { file, bytes, sync } => {
                 write!(f, "append {} bytes to {} (sync {sync})", bytes.len(), file.short())
             }
-            Self::SendBundle { producer, first, count, bytes, cursor, sync } => {
+            Self::SendBundle { producer, first, count, bytes, cursor, sync, replaces } => {
                 let (size, cursor) = (bytes.len(), cursor.is_some());
                 write!(f, "send {count} records from {first} on, {size} bytes, of {producer:?} ")?;
-                write!(f, "(cursor {cursor}, sync {sync})")
+                write!(f, "(cursor {cursor}, sync {sync}, replaces {replaces:?})")
             }
             other => write!(f, "{other:?}"),
         }

@@ -70,6 +70,7 @@ fn run_for(rule: Rule, seed: u64) -> RunConfig {
         | Rule::R43
         | Rule::R44
         | Rule::R45
+        | Rule::R46
         | Rule::R47 => {
             let faults = faults_for(rule);
             RunConfig { seconds: 30, faults, streams: true, ..RunConfig::of(seed) }

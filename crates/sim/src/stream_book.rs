@@ -32,6 +32,8 @@ pub(crate) struct CommittedNote {
     /// Where in the chunk.
     pub(crate) chunk_offset: u64,
     pub(crate) serial: SerialNumber,
+    /// It took the place of others (R46).
+    pub(crate) replaces: bool,
 }
 
 /// One producer of a file.
@@ -64,6 +66,8 @@ pub(crate) struct StreamBook {
     files: BTreeMap<EntryId, Vec<CommittedNote>>,
     /// Where in its file's list the bundle of a producer is that begins with that record.
     places: BTreeMap<EntryId, BTreeMap<String, BTreeMap<u64, usize>>>,
+    /// What took the place of others (R46), by its number.
+    replaced: BTreeMap<(EntryId, u64), CommittedNote>,
 }
 
 /// The name under which the ledger knows a bundle: it may have been pushed more than once, and is
@@ -164,6 +168,7 @@ impl StreamBook {
                         handle: bundle.handle,
                         chunk_offset: bundle.offset,
                         serial: bundle.serial,
+                        replaces: bundle.replaces.is_some(),
                     };
                     fresh.extend(self.commit(key, note, answer)?);
                 }
@@ -255,7 +260,10 @@ impl StreamBook {
             }
             CommitOutcome::Committed if is_known => {
                 // SB3
-                let before = self.bundle(file, &note.producer, note.first);
+                let before = match note.replaces {
+                    true => self.replaced.get(&(file, note.first)),
+                    false => self.bundle(file, &note.producer, note.first),
+                };
                 let is_it = before.is_some_and(|it| {
                     (it.count, it.offset, it.epoch) == (note.count, note.offset, note.epoch)
                 });
@@ -277,12 +285,16 @@ impl StreamBook {
                 if (note.chunk_offset, note.serial) != (chunk.length, chunk.serial.next()) {
                     return wrong("not at its chunk's end (SB2)");
                 }
-                if note.offset != end {
+                if note.offset != end && !note.replaces {
                     return wrong("not at its file's end (SB2)");
                 }
                 (chunk.length, chunk.serial) = (chunk.length + note.size, note.serial);
                 producer.number = last;
                 let all = self.files.entry(file).or_default();
+                if note.replaces {
+                    self.replaced.insert((file, note.first), note.clone());
+                    return Ok(Some(note));
+                }
                 let places = self.places.entry(file).or_default();
                 let of_producer = places.entry(note.producer.clone()).or_default();
                 // A producer that was forgotten begins anew: its name's first bundle is the one.
@@ -355,7 +367,8 @@ mod tests {
             (bundle.serial, bundle.offset) = (SerialNumber::new(serial), 10 * (serial - 1));
         }
         let bundles = vec![BundleAnswer { outcome, offset: at }];
-        let done = BundlesCommitted { bundles, number: RecordNumber::new(number) };
+        let number = RecordNumber::new(number);
+        let done = BundlesCommitted { bundles, number, gone: Vec::new() };
         book.take(&record, &Applied::BundlesCommitted(done)).map(|fresh| fresh.len())
     }
 

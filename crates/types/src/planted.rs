@@ -103,6 +103,8 @@ crate::code! {
         R44 = 44,
         /// What is settled is what was copied, and what is needed still stays.
         R45 = 45,
+        /// One at a time has a stream exclusively.
+        R46 = 46,
         /// A producer's number lives as long as its file.
         R47 = 47,
         /// What lacks replicas gets them, or a set that can be copied.

@@ -19,6 +19,9 @@ crate::message! {
         3 => synced: bool,
         /// How files are written that are made.
         4 => layout: Layout,
+        /// Servers that have to hold a bundle of a stream before it is committed; zero: two, or all
+        /// that its chunk has where these are fewer.
+        5 => commit_replicas: u32,
     }
 }
 
@@ -30,6 +33,7 @@ crate::message! {
         2 => keep_deleted_ms: Option<u64>,
         3 => synced: Option<bool>,
         4 => layout: Option<Layout>,
+        5 => commit_replicas: Option<u32>,
     }
 }
 
@@ -41,6 +45,7 @@ crate::message! {
         2 => keep_deleted: bool,
         3 => durability: bool,
         4 => layout: bool,
+        5 => commit_replicas: bool,
     }
 }
 
@@ -53,6 +58,7 @@ impl PolicyParts {
             keep_deleted_ms: self.keep_deleted_ms.or(other.keep_deleted_ms),
             synced: self.synced.or(other.synced),
             layout: self.layout.or(other.layout),
+            commit_replicas: self.commit_replicas.or(other.commit_replicas),
         }
     }
 
@@ -64,6 +70,7 @@ impl PolicyParts {
             keep_deleted_ms: self.keep_deleted_ms.filter(|_| !names.keep_deleted),
             synced: self.synced.filter(|_| !names.durability),
             layout: self.layout.filter(|_| !names.layout),
+            commit_replicas: self.commit_replicas.filter(|_| !names.commit_replicas),
         }
     }
 
@@ -75,6 +82,7 @@ impl PolicyParts {
             keep_deleted_ms: self.keep_deleted_ms.unwrap_or(policy.keep_deleted_ms),
             synced: self.synced.unwrap_or(policy.synced),
             layout: self.layout.unwrap_or(policy.layout),
+            commit_replicas: self.commit_replicas.unwrap_or(policy.commit_replicas),
         }
     }
 
@@ -86,19 +94,26 @@ impl PolicyParts {
             keep_deleted: self.keep_deleted_ms.is_some(),
             durability: self.synced.is_some(),
             layout: self.layout.is_some(),
+            commit_replicas: self.commit_replicas.is_some(),
         }
     }
 }
 
 impl PolicyPartNames {
     /// All of them.
-    pub const ALL: Self =
-        Self { replication: true, keep_deleted: true, durability: true, layout: true };
+    pub const ALL: Self = Self {
+        replication: true,
+        keep_deleted: true,
+        durability: true,
+        layout: true,
+        commit_replicas: true,
+    };
 
     /// Whether there is one at least.
     #[must_use]
     pub fn any(self) -> bool {
-        self.replication || self.keep_deleted || self.durability || self.layout
+        let kept = self.replication || self.keep_deleted || self.durability;
+        kept || self.layout || self.commit_replicas
     }
 
     /// Those of either.
@@ -109,6 +124,7 @@ impl PolicyPartNames {
             keep_deleted: self.keep_deleted || other.keep_deleted,
             durability: self.durability || other.durability,
             layout: self.layout || other.layout,
+            commit_replicas: self.commit_replicas || other.commit_replicas,
         }
     }
 }

@@ -125,6 +125,7 @@ impl Committer {
             serial,
             holders: self.holders.clone(),
             cursor: None,
+            replaces: None,
         };
         let (file, producer, epoch) = (self.file, self.producer, self.epoch);
         let commit = CommitBundles { file, producer, epoch, bundles: vec![bundle] };
@@ -202,7 +203,8 @@ pub(super) async fn wait_length(
         all.spawn(async move {
             let (mut seen, mut length) = (Vec::new(), 0);
             while Instant::now() < end {
-                let wish = WaitLength { file, length, patience_ms: PATIENCE_MS };
+                let wish =
+                    WaitLength { file, length, patience_ms: PATIENCE_MS, ..WaitLength::default() };
                 length = cell.ask(wish).await?.length;
                 seen.push((length, Instant::now()));
             }
@@ -256,7 +258,8 @@ pub(super) async fn prepare_operation(
         }
     }
     let length = u64::from(count) * BUNDLE_SIZE - 1;
-    cell.ask(WaitLength { file, length, patience_ms: PATIENCE_MS }).await?;
+    cell.ask(WaitLength { file, length, patience_ms: PATIENCE_MS, ..WaitLength::default() })
+        .await?;
     Ok(all)
 }
 
@@ -277,7 +280,7 @@ pub(super) async fn chunk_operations(
                 tally.timed(one.commit(cell)).await?;
             }
             ChunkOperation::Info(limit) => {
-                let ask = ReadExtents { file: one.file, offset: 0, limit };
+                let ask = ReadExtents { file: one.file, limit, ..ReadExtents::default() };
                 let answer = tally.timed(cell.ask(ask)).await?;
                 if answer.chunks.len() != limit as usize {
                     let why = format!("{} chunks instead of {limit}", answer.chunks.len());

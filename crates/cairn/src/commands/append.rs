@@ -103,9 +103,7 @@ pub(crate) async fn run(
     if layout.is_some() {
         append.stream.check(true, producer, &to)?;
     }
-    let (content, or_open) = (Content::Records, true);
-    let create = CreateOptions { content, or_open, layout, ..Default::default() };
-    let file = to.cell.create(&to.path, create).await.doing(doing)?;
+    let file = open_or_make(&append, &to, layout).await?;
     let is_stream = file.entry().layout == Layout::Stream;
     append.stream.check(is_stream, producer, &to)?;
     let (sender, receiver) = mpsc::channel(cut.waiting_max());
@@ -122,6 +120,30 @@ pub(crate) async fn run(
         append_bytes(&file, &to, receiver).await?;
     }
     file.close().await.doing(doing)
+}
+
+/// The file, which is made where there is none; but no stream for who has no name there.
+async fn open_or_make(
+    append: &AppendArguments,
+    to: &RemotePath,
+    layout: Option<Layout>,
+) -> Result<File, CliError> {
+    let doing = || format!("appending to {to}");
+    if append.producer.is_none() {
+        match to.cell.open(&to.path).await {
+            Err(error) if error.code() == ErrorCode::NotFound => {}
+            opened => return opened.doing(doing),
+        }
+        if let Some(above) = to.path.parent() {
+            // Where it cannot be asked, making the file says why.
+            let policy = to.cell.policy(&above).await;
+            let makes_stream = policy.is_ok_and(|it| it.policy.layout == Layout::Stream);
+            append.stream.check(makes_stream, None, to)?;
+        }
+    }
+    let (content, or_open) = (Content::Records, true);
+    let create = CreateOptions { content, or_open, layout, ..Default::default() };
+    to.cell.create(&to.path, create).await.doing(doing)
 }
 
 pub(super) type Pieces = mpsc::Receiver<Result<Vec<u8>, CliError>>;

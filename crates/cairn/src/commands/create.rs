@@ -22,6 +22,11 @@ pub(crate) struct CreateArguments {
     #[arg(long, visible_alias = "replicas", value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(REPLICATION_MAX)))]
     replication: Option<u32>,
+    /// Of a stream: how many servers have to hold records before they count; 1 as in TFS [default:
+    /// what the directory's policy says, or else 2]
+    #[arg(long, value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(REPLICATION_MAX)))]
+    commit_replicas: Option<u32>,
     /// Say what was made
     #[arg(short, long)]
     verbose: bool,
@@ -64,6 +69,7 @@ impl CreateArguments {
             replication: self.replication.unwrap_or_default(),
             content: self.content(place, layout).await,
             layout,
+            commit_replicas: self.commit_replicas,
             ..CreateOptions::default()
         };
         let file = place.cell.create(&place.path, options).await.doing(doing)?;

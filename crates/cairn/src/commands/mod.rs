@@ -35,6 +35,7 @@ pub(crate) mod producers;
 pub(crate) mod put;
 pub(crate) mod quota;
 pub(crate) mod recover;
+pub(crate) mod replace;
 pub(crate) mod resources;
 pub(crate) mod rm;
 pub(crate) mod rpclog;

@@ -1,7 +1,7 @@
 //! `cairn policy`: how files are kept, by directory and by file.
 
 use crate::cli_error::{CliError, Doing, Tally, warn};
-use crate::entry_text::{LayoutName, layout_text};
+use crate::entry_text::{LayoutName, commit_replicas_text, layout_text};
 use crate::many_paths::places;
 use crate::output::{Output, Table, span_text};
 use crate::session::{RemotePath, Session};
@@ -27,6 +27,10 @@ pub(crate) struct PolicyArguments {
     /// How files that are made are written: chunk by chunk, or by producers, each record once
     #[arg(long, value_name = "HOW")]
     layout: Option<LayoutName>,
+    /// Of streams: how many servers have to hold records before they count; 1 as in TFS
+    #[arg(long, value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(REPLICATION_MAX)))]
+    commit_replicas: Option<u32>,
     /// Say nothing of this part any more: what a directory above says counts, or the cell
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     inherit: Vec<Part>,
@@ -57,6 +61,7 @@ enum Part {
     KeepDeleted,
     Durability,
     Layout,
+    CommitReplicas,
     All,
 }
 
@@ -68,6 +73,7 @@ impl Part {
             Self::KeepDeleted => PolicyPartNames { keep_deleted: true, ..none },
             Self::Durability => PolicyPartNames { durability: true, ..none },
             Self::Layout => PolicyPartNames { layout: true, ..none },
+            Self::CommitReplicas => PolicyPartNames { commit_replicas: true, ..none },
             Self::All => PolicyPartNames::ALL,
         }
     }
@@ -126,6 +132,7 @@ impl PolicyArguments {
             keep_deleted_ms: self.keep_deleted,
             synced: self.durability.map(|when| matches!(when, Durability::Synced)),
             layout: self.layout.map(LayoutName::layout),
+            commit_replicas: self.commit_replicas,
         };
         let any = set.names().any() || inherit.any() || self.apply;
         any.then_some(PolicyChange { set, inherit, apply: self.apply })
@@ -188,6 +195,8 @@ fn lines(answer: &GetPolicyAnswer) -> Vec<String> {
     row("keep-deleted", keep_text(policy.keep_deleted_ms), &answer.keep_deleted);
     row("durability", durability(policy.synced).to_owned(), &answer.durability);
     row("layout", layout_text(policy.layout).to_owned(), &answer.layout);
+    let commit_replicas = commit_replicas_text(policy.commit_replicas);
+    row("commit-replicas", commit_replicas, &answer.commit_replicas);
     table.lines()
 }
 
@@ -238,6 +247,8 @@ fn value(place: &RemotePath, answer: &GetPolicyAnswer) -> Value {
         "durability_from": from(&answer.durability),
         "layout": layout_text(policy.layout),
         "layout_from": from(&answer.layout),
+        "commit_replicas": Some(policy.commit_replicas).filter(|said| *said > 0),
+        "commit_replicas_from": from(&answer.commit_replicas),
     })
 }
 

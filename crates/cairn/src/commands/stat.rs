@@ -1,7 +1,7 @@
 //! `cairn stat`: what a path stands for, with its true length, and its chunks.
 
 use crate::cli_error::{CliError, Doing, Tally};
-use crate::entry_text::{EntryJson, content_text, layout_text, owner_texts};
+use crate::entry_text::{EntryJson, commit_replicas_text, content_text, layout_text, owner_texts};
 use crate::many_paths::{Lengths, entries};
 use crate::modes::mode_text;
 use crate::output::{Output, Table, time_text};
@@ -48,8 +48,8 @@ async fn one(
     output: &Output,
 ) -> Result<(), CliError> {
     let doing = || format!("looking up {place}");
-    if stat.chunks && entry.layout == Layout::Stream {
-        return stream(place, &entry, output).await;
+    if entry.layout == Layout::Stream {
+        return stream(stat, place, &entry, output).await;
     }
     let chunks = if stat.chunks && entry.kind == EntryKind::File {
         place.cell.chunks(&place.path).await.doing(doing)?
@@ -64,29 +64,43 @@ async fn one(
         }
         return output.value(&value);
     }
-    for line in lines(&place.to_string(), &entry).iter().chain(&chunk_lines(&chunks)) {
+    for line in lines(&place.to_string(), &entry, None).iter().chain(&chunk_lines(&chunks)) {
         output.line(&output.name(line))?;
     }
     Ok(())
 }
 
-/// A stream with its chunks: how much of each is committed, in how many extents.
-async fn stream(place: &RemotePath, entry: &Entry, output: &Output) -> Result<(), CliError> {
+/// A stream; with its chunks: how much of each is committed, in how many extents.
+async fn stream(
+    stat: &StatArguments,
+    place: &RemotePath,
+    entry: &Entry,
+    output: &Output,
+) -> Result<(), CliError> {
     let doing = || format!("looking up {place}");
-    let parts = StreamParts::of(place).await.doing(doing)?;
+    let said = place.cell.policy(&place.path).await.doing(doing)?.policy.commit_replicas;
+    let parts = match stat.chunks {
+        true => Some(StreamParts::of(place).await.doing(doing)?),
+        false => None,
+    };
     if output.json() {
         let mut value =
             serde_json::to_value(EntryJson::new(place.path.as_str(), entry)).unwrap_or_default();
-        parts.tell(&mut value);
+        value["commit_replicas"] = Some(said).filter(|said| *said > 0).into();
+        if let Some(parts) = &parts {
+            parts.tell(&mut value);
+        }
         return output.value(&value);
     }
-    for line in lines(&place.to_string(), entry).iter().chain(&parts.lines()) {
+    let parts = parts.map(|parts| parts.lines()).unwrap_or_default();
+    for line in lines(&place.to_string(), entry, Some(said)).iter().chain(&parts) {
         output.line(&output.name(line))?;
     }
     Ok(())
 }
 
-fn lines(shown: &str, entry: &Entry) -> Vec<String> {
+/// `commit_replicas` of a stream.
+fn lines(shown: &str, entry: &Entry, commit_replicas: Option<u32>) -> Vec<String> {
     let mut table = Table::new(&[false, false]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("path", shown.to_owned());
@@ -98,6 +112,9 @@ fn lines(shown: &str, entry: &Entry) -> Vec<String> {
         row("chunks", entry.chunk_count.to_string());
         row("layout", layout_text(entry.layout).to_owned());
         row("replication", entry.replication.to_string());
+        if let Some(said) = commit_replicas {
+            row("commit-replicas", commit_replicas_text(said));
+        }
         row("durability", if entry.synced { "synced" } else { "buffered" }.to_owned());
     }
     let ([owner, group], own) = (owner_texts(entry, false), entry.attributes());

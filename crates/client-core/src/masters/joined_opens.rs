@@ -151,7 +151,7 @@ mod tests {
 
     fn answer(id: EntryId) -> OpenAnswer {
         let entry = Entry { id, chunk_count: 1, ..Entry::default() };
-        OpenAnswer { entry, chunks: vec![chunk(0, 5, &[1], None)] }
+        OpenAnswer { entry, chunks: vec![chunk(0, 5, &[1], None)], ..OpenAnswer::default() }
     }
 
     fn names_of(request: &Request) -> Vec<String> {

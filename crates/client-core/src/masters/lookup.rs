@@ -51,7 +51,7 @@ impl Lookup {
                 Locate { file, first: index, count: LOCATE_COUNT }.into()
             }
             Self::Extents { file, offset } => {
-                ReadExtents { file, offset, limit: EXTENTS_COUNT }.into()
+                ReadExtents { file, offset, limit: EXTENTS_COUNT, ..Default::default() }.into()
             }
             Self::Grant { file, index, purpose, failed } => {
                 let (failed, failed_version) = failed.unwrap_or_default();

@@ -99,6 +99,7 @@ pub(crate) fn keep_extents(
     let MasterAnswer { response, by } = answer;
     let answer = ReadExtents::answer(Ok(response))?;
     let question = client.question(by);
+    client.log_seen = client.log_seen.max(answer.log);
     // It may have been closed meanwhile.
     if let Some(stream) = client.files.file(file).stream_mut() {
         stream.absorb(answer, question);

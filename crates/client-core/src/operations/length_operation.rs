@@ -39,7 +39,7 @@ impl LengthOperation {
         cx: &mut OperationContext<'_>,
         file: EntryId,
     ) -> Progress<Output> {
-        let ask = ReadExtents { file, offset: u64::MAX, limit: 1 };
+        let ask = ReadExtents { file, offset: u64::MAX, limit: 1, ..ReadExtents::default() };
         cx.start(Task::MasterCall(MasterCall::new(ask)));
         Poll::Pending
     }

@@ -6,8 +6,8 @@ use crate::operations::operation_context::OperationContext;
 use crate::settings::LOCATE_COUNT;
 use crate::tasks::master_call::{AnsweredBy, MasterAnswer};
 use cairn_protocol::{
-    BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, ChunkLocations, OpenAnswer, Request, Response,
-    StatAnswer,
+    BATCH_OPEN_COUNT_MAX, BatchEntry, BatchResult, ChunkLocations, OPEN_EXTENTS_MAX, OpenAnswer,
+    ReadExtentsAnswer, Request, Response, StatAnswer,
 };
 use cairn_types::{Entry, EntryKind, Layout};
 
@@ -16,7 +16,9 @@ const _: () = assert!(LOCATE_COUNT <= BATCH_OPEN_COUNT_MAX);
 /// An open asks for as many chunks as one answer holds.
 pub(crate) fn ask_for_chunks(request: &mut Request) {
     match request {
-        Request::Open(asked) => asked.count = LOCATE_COUNT,
+        Request::Open(asked) => {
+            (asked.count, asked.extents) = (LOCATE_COUNT, OPEN_EXTENTS_MAX as u32);
+        }
         Request::Batch(batch) => {
             for entry in &mut batch.entries {
                 if let BatchEntry::Open(asked) = entry {
@@ -87,12 +89,25 @@ fn learn_locations(client: &mut ClientContext, answer: &mut OpenAnswer, by: Answ
     if answer.entry.kind == EntryKind::File {
         let (entry, chunks) = (&answer.entry, std::mem::take(&mut answer.chunks));
         if entry.layout == Layout::Stream {
-            return learn_created(client, entry, by);
+            learn_created(client, entry, by);
+            let told = answer.stream.take();
+            return told.into_iter().for_each(|told| learn_extents(client, *told, by));
         }
         let first = chunks.first().map(|chunk| chunk.index).unwrap_or_default();
         let question = client.question(by);
         let locations = &mut client.files.opened(entry.id).locations;
         locations.absorb(entry, first, chunks, question);
+    }
+}
+
+/// An open has brought where the stream's bytes are (TFS §2.3).
+fn learn_extents(client: &mut ClientContext, told: ReadExtentsAnswer, by: AnsweredBy) {
+    let question = client.question(by);
+    client.log_seen = client.log_seen.max(told.log);
+    if let Some(stream) = client.files.file(told.entry.id).stream_mut()
+        && !told.extents.is_empty()
+    {
+        stream.absorb(told, question);
     }
 }
 
@@ -108,7 +123,7 @@ mod tests {
 
     fn answer() -> OpenAnswer {
         let entry = Entry { id: FILE, chunk_count: 1, ..Entry::default() };
-        OpenAnswer { entry, chunks: vec![chunk(0, 5, &[1], None)] }
+        OpenAnswer { entry, chunks: vec![chunk(0, 5, &[1], None)], ..OpenAnswer::default() }
     }
 
     fn read() -> Operation {

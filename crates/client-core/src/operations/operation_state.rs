@@ -1,7 +1,7 @@
 //! What each kind of operation does when one of its tasks is over.
 
 use crate::ids::TaskId;
-use crate::operation::{Operation, Output};
+use crate::operation::{Operation, Output, ProducerMode};
 use crate::operations::append_operation::AppendOperation;
 use crate::operations::length_operation::LengthOperation;
 use crate::operations::master_answers::{complete_stat, learn_opened};
@@ -35,6 +35,7 @@ pub(crate) enum OperationState {
     Length(LengthOperation),
     /// The master gives a producer of that file a new epoch.
     OpenProducer {
+        mode: ProducerMode,
         file: EntryId,
     },
     /// The master ends a producer's epoch.

@@ -31,6 +31,7 @@ pub(crate) struct WaitingBundle {
     pub(crate) bytes: Bytes,
     pub(crate) cursor: Option<Bytes>,
     pub(crate) sync: bool,
+    pub(crate) replaces: Option<u64>,
     pub(crate) state: BundleState,
     /// An earlier try to commit it may have come true, though a later one did not (PR4).
     pub(crate) may_be_there: bool,
@@ -62,6 +63,7 @@ impl WaitingBundle {
             serial,
             holders: holders.clone(),
             cursor: self.cursor.clone(),
+            replaces: self.replaces,
         })
     }
 }

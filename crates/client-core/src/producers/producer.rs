@@ -11,7 +11,7 @@
 //!   chunk is lost says nothing of the bundle then, until a later answer does.
 
 use crate::ids::{OperationId, TaskId};
-use crate::operation::Output;
+use crate::operation::{Output, ProducerMode};
 use crate::producers::bundle_queue::{BundleQueue, BundleState, WaitingBundle};
 use crate::producers::producer_chunks::{AllocationWish, BundleNeeds, ProducerChunks};
 use crate::producers::producer_context::ProducerContext;
@@ -53,6 +53,7 @@ struct AllocationUnderWay {
 #[derive(Debug)]
 pub(crate) struct ProducerEpoch {
     file: EntryId,
+    mode: ProducerMode,
     id: ProducerId,
     epoch: Epoch,
     /// The last record that is known to be committed.
@@ -71,9 +72,10 @@ pub(crate) struct ProducerEpoch {
 }
 
 impl ProducerEpoch {
-    pub(crate) fn new(file: EntryId, opened: &OpenProducerAnswer) -> Self {
+    pub(crate) fn new((file, mode): (EntryId, ProducerMode), opened: &OpenProducerAnswer) -> Self {
         Self {
             file,
+            mode,
             id: opened.producer,
             epoch: opened.epoch,
             committed: opened.number,
@@ -157,7 +159,8 @@ impl ProducerEpoch {
         if count > 0 {
             let (file, producer, epoch) = self.names();
             let commit = CommitBundles { file, producer, epoch, bundles };
-            let task = cx.start(deadline, Task::MasterCall(MasterCall::new(commit)));
+            let call = MasterCall::new(commit).waits_for_lock(!self.mode.fails_if_locked);
+            let task = cx.start(deadline, Task::MasterCall(call));
             self.commit = Some(CommitUnderWay { task, count });
         }
     }
@@ -361,10 +364,16 @@ impl ProducerEpoch {
             }
             cx.finish(bundle.operation, Ok(Output::BundleCommitted { offset: None }));
         }
-        let why = format!(
-            "another opening of the producer has taken over; records up to {number} are in the \
-             stream, and none behind that will be by this one"
-        );
+        let why = if self.mode.exclusive {
+            "the exclusive opening is over: its lease ran out; what it was told of as replaced is \
+             replaced, and nothing else will be by it"
+                .to_owned()
+        } else {
+            format!(
+                "another opening of the producer has taken over; records up to {number} are in the \
+                 stream, and none behind that will be by this one"
+            )
+        };
         self.end(cx, Failure::refused(ErrorCode::ProducerFenced, why));
     }
 

@@ -4,7 +4,7 @@
 
 use crate::context::ClientContext;
 use crate::ids::{OperationId, TaskId};
-use crate::operation::OpenedProducer;
+use crate::operation::{OpenedProducer, ProducerMode};
 use crate::producers::ProducerKey;
 use crate::producers::bundle_queue::{BundleState, WaitingBundle};
 use crate::producers::producer::ProducerEpoch;
@@ -29,6 +29,7 @@ pub(crate) struct NewBundle {
     pub(crate) bytes: Bytes,
     pub(crate) cursor: Option<Bytes>,
     pub(crate) sync: bool,
+    pub(crate) replaces: Option<u64>,
 }
 
 /// What moves a producer, and what came of it.
@@ -54,13 +55,18 @@ pub(crate) struct ProducerTable {
 
 impl ProducerTable {
     /// A producer is open.
-    pub(crate) fn opened(&mut self, file: EntryId, answer: OpenProducerAnswer) -> OpenedProducer {
+    pub(crate) fn opened(
+        &mut self,
+        (file, mode): (EntryId, ProducerMode),
+        answer: OpenProducerAnswer,
+    ) -> OpenedProducer {
         self.last += 1;
         let producer = ProducerKey(self.last);
-        let same = self.producers.insert(producer, Box::new(ProducerEpoch::new(file, &answer)));
+        let opened = ProducerEpoch::new((file, mode), &answer);
+        let same = self.producers.insert(producer, Box::new(opened));
         assert!(same.is_none(), "PT1");
-        let OpenProducerAnswer { epoch, number, cursor, cursor_gone, .. } = answer;
-        OpenedProducer { producer, epoch, number, cursor, cursor_gone }
+        let OpenProducerAnswer { epoch, number, cursor, cursor_gone, lease_ms, .. } = answer;
+        OpenedProducer { producer, epoch, number, cursor, cursor_gone, lease_ms }
     }
 
     /// Takes a bundle.
@@ -78,7 +84,7 @@ impl ProducerTable {
             let message = format!("{}; this opening takes nothing more", why.message);
             return Err(Failure { message, outcome: Outcome::Refused, ..why.clone() });
         }
-        let NewBundle { operation, deadline, first, count, bytes, cursor, sync } = bundle;
+        let NewBundle { operation, deadline, first, count, bytes, cursor, sync, replaces } = bundle;
         let last = check_numbers(producer.last(), first, count)?;
         let cell = cx.client.cell();
         check_sizes(&bytes, cursor.as_ref(), cell.append_size_max())?;
@@ -91,6 +97,7 @@ impl ProducerTable {
             bytes,
             cursor,
             sync,
+            replaces,
             state,
             may_be_there: false,
         };

@@ -1,6 +1,6 @@
 //! Producers against answers told one by one.
 
-use crate::operation::{Operation, Output};
+use crate::operation::{Operation, Output, ProducerMode};
 use crate::producers::ProducerKey;
 use crate::test_client::{
     Call, FILE, ResultSlot, TestClient, connected, handle, is_done, result, server,
@@ -24,7 +24,11 @@ fn number(raw: u64) -> RecordNumber {
 /// A client with a producer that has 10 records in the stream.
 fn producer() -> (TestClient, ProducerKey) {
     let mut client = connected();
-    let done = client.start(Operation::OpenProducer { file: FILE, name: "p".to_owned() });
+    let done = client.start(Operation::OpenProducer {
+        file: FILE,
+        name: "p".to_owned(),
+        mode: ProducerMode::default(),
+    });
     let cursor = Some(Cursor { number: number(10), text: Bytes::from_static(b"c") });
     let call = client.answer(Response::OpenProducer(OpenProducerAnswer {
         producer: ProducerId::new(3),
@@ -32,6 +36,7 @@ fn producer() -> (TestClient, ProducerKey) {
         number: number(10),
         cursor: cursor.clone(),
         cursor_gone: false,
+        lease_ms: 0,
     }));
     let Request::OpenProducer(asked) = &call.request else { panic!("{call:?}") };
     assert_eq!((asked.file, asked.name.as_str(), asked.mutation.number.get()), (FILE, "p", 1));
@@ -43,7 +48,8 @@ fn producer() -> (TestClient, ProducerKey) {
 
 fn bundle(producer: ProducerKey, first: u64, count: u64, size: usize) -> Operation {
     let (first, bytes) = (number(first), Bytes::from(vec![first as u8; size]));
-    Operation::SendBundle { producer, first, count, bytes, cursor: None, sync: false }
+    let (cursor, sync, replaces) = (None, false, None);
+    Operation::SendBundle { producer, first, count, bytes, cursor, sync, replaces }
 }
 
 fn stream_chunk(nth: u64, servers: &[u64]) -> OpenStreamChunk {
@@ -173,6 +179,7 @@ fn a_bundle_is_pushed_stored_by_each_server_and_committed() {
             })
             .collect(),
         cursor: None,
+        replaces: None,
     };
     assert_eq!((asked.bundles, raw.len()), (vec![expected], 3));
     assert_eq!(result(&done), committed(1000));

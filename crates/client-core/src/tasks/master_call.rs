@@ -88,13 +88,29 @@ pub(crate) struct MasterCall {
     shadows: Option<Vec<Address>>,
     /// The one that is asked.
     shadow: Address,
+    /// It waits while somebody has the stream exclusively (R46).
+    waits_for_lock: bool,
 }
 
 impl MasterCall {
     pub(crate) fn new(request: impl Into<Request>) -> Self {
         let (request, state) = (request.into(), MasterCallState::Resting);
         let (shadows, shadow) = (None, Address::default());
-        Self { request, state, attempts: 0, unknown: false, last_failure: None, shadows, shadow }
+        Self {
+            request,
+            state,
+            attempts: 0,
+            unknown: false,
+            last_failure: None,
+            shadows,
+            shadow,
+            waits_for_lock: false,
+        }
+    }
+
+    /// Whether it waits while somebody has the stream exclusively.
+    pub(crate) fn waits_for_lock(self, waits_for_lock: bool) -> Self {
+        Self { waits_for_lock, ..self }
     }
 
     /// The number of the question under way; none while it rests, or is held.
@@ -249,11 +265,19 @@ impl MasterCall {
         }
         let left = self.shadows.get_or_insert_with(|| cx.client.shadows_to_ask());
         let Some(next) = left.pop() else { return false };
+        let mut question = question;
+        question.has_seen(cx.client.log_seen);
+        let patience = match self.request {
+            Request::WaitLength(WaitLength { patience_ms, .. }) => {
+                SHADOW_PATIENCE + Duration::from_millis(patience_ms)
+            }
+            _ => SHADOW_PATIENCE,
+        };
         cx.drop_alarm();
         cx.seek_master();
         self.shadow = next;
         let server = (self.shadow.clone(), ServerId::default());
-        let call = cx.call(server, AskShadow { question }, Bytes::new(), SHADOW_PATIENCE);
+        let call = cx.call(server, AskShadow { question }, Bytes::new(), patience);
         self.state = MasterCallState::AskingShadow { call, sent: cx.now() };
         true
     }
@@ -358,7 +382,8 @@ impl MasterCall {
     }
 
     fn failed(&mut self, cx: &mut TaskContext<'_>, failure: Failure) -> Progress<MasterAnswer> {
-        if is_final(&failure) {
+        let is_waited_for = failure.code == ErrorCode::StreamLocked && self.waits_for_lock;
+        if is_final(&failure) && !is_waited_for {
             let outcome = self.outcome_of(&failure);
             return Poll::Ready(Err(Failure { outcome, ..failure }));
         }

@@ -10,6 +10,7 @@ use super::acts::Acts;
 use super::events::PlaceView;
 use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again};
 use super::wait_cause::WaitCause;
+use crate::rules::commit_replicas::{least_allocated, replicas_needed};
 use crate::rules::placement::{choose_servers, usable_count, with_room_count};
 use cairn_protocol::{Failure, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
@@ -124,7 +125,7 @@ pub(super) fn choose(
     if !avoided.is_empty() {
         let without = tried.iter().chain(avoided).copied().collect();
         let reached = choose_servers(&at.view, kept, &without, lacking, acts.random);
-        if kept.len() + reached.len() >= least_created(at).max(2.min(goal(at))) {
+        if kept.len() + reached.len() >= enough(at) {
             return reached;
         }
     }
@@ -136,9 +137,19 @@ pub(super) fn goal(at: &PlaceView<'_>) -> usize {
     at.view.state.entry(at.place.file).map_or(0, |entry| entry.replication) as usize
 }
 
-/// The fewest replicas that a chunk may be created with (R11).
+/// The fewest replicas that a chunk may be created with (R11), a stream's at least with as many as
+/// have to hold what is committed of it.
 pub(super) fn least_created(at: &PlaceView<'_>) -> usize {
-    at.view.term.config.min_replicas.max(1) as usize
+    let file = at.view.state.entry(at.place.file);
+    let least = at.view.term.config.min_replicas.max(1);
+    least.max(file.map_or(1, |file| least_allocated(&file))) as usize
+}
+
+/// As many as a write needs.
+fn enough(at: &PlaceView<'_>) -> usize {
+    let file = at.view.state.entry(at.place.file);
+    let needed = file.map_or(1, |file| replicas_needed(&file, file.replication));
+    least_created(at).max(needed as usize)
 }
 
 /// Why no chunk is made where so many servers would make one.

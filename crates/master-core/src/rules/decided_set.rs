@@ -24,7 +24,7 @@
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
-use super::members::{current, least_set, missing_is_awaited, missing_may_come};
+use super::members::{current, least_of, missing_is_awaited, missing_may_come};
 use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -81,7 +81,7 @@ fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDec
     let all_suspect = no_sound && usable.len() >= chunk.set_size as usize;
     let ordinary = if all_suspect { suspect.len() } else { sound.len() };
     let lacking = !stale.is_empty() || !suspect.is_empty() || usable.len() < told.len();
-    if usable.is_empty() || !lacking || ordinary >= least_set(chunk) {
+    if usable.is_empty() || !lacking || ordinary >= least_of(view, handle, chunk) {
         return SetDecision::NotNeeded;
     }
     let Some(at) = all_told_at(view, handle, chunk, &told) else {
@@ -150,7 +150,7 @@ pub(crate) fn has_ordinary_set(view: &View<'_>, handle: ChunkHandle, chunk: &Chu
         let size = chunk.set_size as usize;
         servers.len() >= size || !missing_is_awaited(view, (handle, chunk), &servers)
     };
-    servers.len() >= least_set(chunk)
+    servers.len() >= least_of(view, handle, chunk)
         && by_rules(view, handle, chunk) == SetDecision::NotNeeded
         && is_whole()
 }

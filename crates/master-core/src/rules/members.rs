@@ -1,5 +1,6 @@
 //! A chunk's members: who is up to date, who may still come, who may still act (R9, R11, R22).
 
+use super::commit_replicas::one_will_do;
 use crate::fleet::KnownReplica;
 use crate::leases::GrantedLease;
 use crate::state::ChunkRecord;
@@ -44,6 +45,12 @@ pub(crate) fn current(
 /// The fewest replicas that a set may have (R11); a chunk that was created smaller stays usable.
 pub(crate) fn least_set(chunk: &ChunkRecord) -> usize {
     2.min(chunk.goal).min(chunk.set_size).max(1) as usize
+}
+
+/// The same, of a chunk that a producer may be writing: one will do where its stream commits what
+/// one holds, for how much of it counts is known from the log.
+pub(crate) fn least_of(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> usize {
+    if one_will_do(view, handle, chunk) { 1 } else { least_set(chunk) }
 }
 
 /// R22: whether a lease that this term does not know may be live.

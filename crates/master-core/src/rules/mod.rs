@@ -9,6 +9,7 @@
 //!   good_replicas ◄── lacking · surplus · cloning   condition   who needs one more, or one less
 //!   charging      next_step, lease_request, lengths         what quotas count
 //!   chunk_list    levelled_unasked ─► replica_set          what no client asks for
+//!   members ─► commit_replicas                             what counts of a stream's bundles
 //! ```
 
 pub(crate) mod behind;
@@ -17,6 +18,7 @@ pub(crate) mod chosen_replica;
 pub(crate) mod chunk_list;
 pub(crate) mod cloning;
 pub(crate) mod closing;
+pub(crate) mod commit_replicas;
 pub(crate) mod condition;
 pub(crate) mod decided_set;
 pub(crate) mod degraded;

@@ -8,7 +8,7 @@
 
 use super::decided_set::{SetDecision, decide};
 use super::good_replicas::good;
-use super::members::{current, former_holder_unknown, least_set, missing_is_awaited};
+use super::members::{current, former_holder_unknown, least_of, missing_is_awaited};
 use crate::fleet::KnownReplica;
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -110,7 +110,7 @@ fn plan(
     if decided.is_none() && !broken(Rule::R11) {
         let kept = |server| !view.troubles.is_given_up(handle, server);
         let count = usable.iter().filter(|(server, _)| kept(*server)).count();
-        if count + joining >= least_set(chunk) {
+        if count + joining >= least_of(view, handle, chunk) {
             // T3
             usable.retain(|(server, _)| kept(*server));
         }
@@ -193,7 +193,7 @@ pub(crate) fn may_be_grown_set(
     if decide(view, handle, chunk) == SetDecision::Set(servers.to_vec()) {
         return Ok(());
     }
-    let least = if broken(Rule::R11) { 1 } else { least_set(chunk) };
+    let least = if broken(Rule::R11) { 1 } else { least_of(view, handle, chunk) };
     if size + joining < least || size == 0 {
         return blocked(format!("{size} usable replicas of {logged}; {least} are needed"));
     }

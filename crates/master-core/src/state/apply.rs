@@ -10,12 +10,13 @@ use super::apply_streams::StreamChanges;
 use super::{KeptAbove, Remembered, State};
 use crate::applied::{Applied, Changed, ChunkAbandoned, RangeReplaced};
 use crate::record::{
-    ATTRIBUTES_LEVEL, Begin, FoundCell, QUOTA_LEVEL, RANGE_LEVEL, Record, SNAPSHOT_LEVEL,
-    STREAM_LEVEL, SetCellSettings,
+    ATTRIBUTES_LEVEL, Begin, EXCLUSIVE_LEVEL, FoundCell, QUOTA_LEVEL, RANGE_LEVEL, Record,
+    SNAPSHOT_LEVEL, STREAM_LEVEL, SetCellSettings,
 };
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Attributes, LogIndex, Term};
+use cairn_types::{Attributes, ChunkHandle, ChunkIndex, EntryId, LogIndex, Term};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Log time ends where a checkpoint can no longer say it, which no honest clock comes near to.
@@ -225,7 +226,12 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
     // An image of a lower level has no room for what comes of it.
     state.check_level(STREAM_LEVEL, "a stream")?;
     match record {
-        Record::OpenProducer(record) => stream_changes(state).open_producer(record),
+        Record::OpenProducer(record) => {
+            if record.name.is_empty() {
+                state.check_level(EXCLUSIVE_LEVEL, "an exclusive opening")?;
+            }
+            stream_changes(state).open_producer(record)
+        }
         Record::CloseProducer(record) => stream_changes(state).close_producer(record),
         Record::ForgetProducer(record) => stream_changes(state).forget_producer(record),
         Record::AllocateChunk(record) => {
@@ -235,7 +241,11 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
             }
             stream_changes(state).allocate(record)
         }
-        Record::CommitBundles(record) => stream_changes(state).commit(record),
+        Record::CommitBundles(record) => {
+            let (mut committed, unnamed) = stream_changes(state).commit(record)?;
+            committed.gone = let_go(state, record.file, unnamed);
+            Ok(Applied::BundlesCommitted(committed))
+        }
         Record::SealChunk(record) => {
             let sealed = stream_changes(state).seal(record)?;
             if let Some(serial) = record.keeps_above {
@@ -255,6 +265,21 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
         }
         other => unreachable!("{other:?} is not about streams"),
     }
+}
+
+/// Chunks that no extent of the file names any more leave it (R46); those that nobody else has.
+fn let_go(state: &mut State, file: EntryId, unnamed: BTreeSet<ChunkIndex>) -> Vec<ChunkHandle> {
+    let mut gone = Vec::new();
+    for index in unnamed {
+        // None where its page cannot be read, which was noted.
+        let Some(handle) = state.chunk_at(file, index) else { continue };
+        stream_changes(state).stop_writing(handle);
+        purges(state).take_abandoned((file, index), handle);
+        if !state.chunks.contains(handle) {
+            gone.push(handle);
+        }
+    }
+    gone
 }
 
 fn stream_changes(state: &mut State) -> StreamChanges<'_> {

@@ -71,6 +71,7 @@ impl NameTree {
             synced: record.synced,
             attributes,
             layout: record.layout,
+            commit_replicas: record.commit_replicas,
         };
         self.insert(record.id, &record.name, &entry);
         Ok(Applied::FileMade(FileMade { id: record.id, created: true }))

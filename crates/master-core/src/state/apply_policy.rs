@@ -15,7 +15,7 @@ use super::shared_chunks::SharedChunks;
 use crate::applied::{Applied, Changed, PolicyApplied, PolicyChanged};
 use crate::record::{ApplyPolicy, ChangePolicy, EndPolicyJob};
 use cairn_protocol::{ErrorCode, Failure};
-use cairn_types::{CellConfig, EntryKind, JobId, PolicyPartNames, REPLICATION_MAX};
+use cairn_types::{CellConfig, EntryKind, JobId, Layout, PolicyPartNames, REPLICATION_MAX};
 
 /// Names and chunks that one record may look at: a few milliseconds.
 pub(crate) const SLICE_COUNT_MAX: u32 = 256;
@@ -45,12 +45,16 @@ fn check_parts(record: &ChangePolicy) -> Result<(), Failure> {
     if !record.set.names().any() && !record.inherit.any() && !record.apply {
         return Err(invalid("a change of a policy that changes nothing".to_owned()));
     }
-    match record.set.replication {
-        Some(level) if level == 0 || level > REPLICATION_MAX => {
-            Err(invalid(format!("{level} replicas; from 1 to {REPLICATION_MAX} are possible")))
-        }
-        _ => Ok(()),
+    let is_odd = |level: &u32| *level == 0 || *level > REPLICATION_MAX;
+    if let Some(level) = record.set.replication.filter(is_odd) {
+        return Err(invalid(format!("{level} replicas; from 1 to {REPLICATION_MAX} are possible")));
     }
+    if let Some(count) = record.set.commit_replicas.filter(is_odd) {
+        let line =
+            format!("commits that {count} replicas hold; 1 to {REPLICATION_MAX} may have to");
+        return Err(invalid(line));
+    }
+    Ok(())
 }
 
 impl PolicyChanges<'_> {
@@ -62,6 +66,15 @@ impl PolicyChanges<'_> {
             let line = format!("entry {}: no such file or directory, or deleted", id.short());
             return Err(Failure::refused(ErrorCode::NotFound, line));
         };
+        if entry.kind == EntryKind::File
+            && entry.layout != Layout::Stream
+            && record.set.commit_replicas.is_some()
+        {
+            return Err(invalid(format!(
+                "file {}: it is no stream, and commits nothing",
+                id.short()
+            )));
+        }
         let is_long = entry.kind == EntryKind::File && entry.chunk_count > SLICE_COUNT_MAX.into();
         let others = self.policies.jobs().values().filter(|job| job.top != id);
         if (record.apply || is_long) && others.count() >= JOBS_MAX {
@@ -101,6 +114,11 @@ impl PolicyChanges<'_> {
         let brought = EntryRecord {
             replication: if named.replication { wanted.replication } else { file.replication },
             synced: if named.durability { wanted.synced } else { file.synced },
+            commit_replicas: if named.commit_replicas && file.layout == Layout::Stream {
+                wanted.commit_replicas
+            } else {
+                file.commit_replicas
+            },
             ..file
         };
         self.names.set(id, &brought);

@@ -6,6 +6,7 @@
 //! ```
 //! - OM1: a bundle is committed whole or not at all, and one that is not ends its request.
 //! - OM2: a number is committed once: whoever asks again is answered by what is kept (R38, R39).
+//! - OM4: where a stream is open exclusively, its holder alone commits, and replaces only (R46).
 //! - OM3: what is committed of a chunk when it is sealed, all of its set have applied (R41); but
 //!   where a decision was made without one that had more (R28).
 
@@ -24,8 +25,9 @@ use cairn_protocol::{
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
-    ChunkHandle, ChunkIndex, EntryId, EntryKind, Epoch, Layout, ProducerId, RecordNumber,
+    ChunkHandle, ChunkIndex, Content, EntryId, EntryKind, Epoch, Layout, ProducerId, RecordNumber,
 };
+use std::collections::BTreeSet;
 
 /// How long cursors and outcomes are kept after a producer's last commit (R47).
 pub(crate) const CURSORS_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
@@ -44,6 +46,8 @@ pub(super) struct StreamChanges<'a> {
 struct GrowingStream {
     length: u64,
     producer: ProducerRecord,
+    /// Chunks of which some bytes were replaced.
+    cut: BTreeSet<ChunkIndex>,
 }
 
 impl StreamChanges<'_> {
@@ -61,8 +65,11 @@ impl StreamChanges<'_> {
             let line = format!("producer {}: the id is taken", id.short());
             return Err(Failure::refused(ErrorCode::Internal, line));
         }
-        if id.is_none() || name.is_empty() {
-            let line = format!("file {}: a producer without name or id", file.short());
+        if name.is_empty() {
+            self.check_exclusive(record)?;
+        }
+        if id.is_none() {
+            let line = format!("file {}: a producer without an id", file.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
         if epoch <= producer.epoch {
@@ -79,6 +86,20 @@ impl StreamChanges<'_> {
         self.streams.set_name(file, name, id);
         self.streams.set_producer(file, id, &producer);
         Ok(Applied::ProducerOpened(ProducerOpened { producer: id, epoch, cursor_gone }))
+    }
+
+    /// Whether a stream may be opened exclusively: by whoever has seen who has it now (OM4).
+    fn check_exclusive(&self, record: &OpenProducerRecord) -> Result<(), Failure> {
+        let file = self.live_stream(record.file)?;
+        if file.content == Content::Records {
+            return Err(records_stand(record.file));
+        }
+        let holder = self.streams.exclusive(record.file).filter(|(_, holder)| !holder.closed);
+        let epoch = holder.map(|(_, holder)| holder.epoch).unwrap_or_default();
+        if epoch == record.takes_over {
+            return Ok(());
+        }
+        Err(locked(record.file, epoch))
     }
 
     pub(super) fn close_producer(
@@ -150,17 +171,22 @@ impl StreamChanges<'_> {
         Ok(Applied::Changed(Changed::default()))
     }
 
-    pub(super) fn commit(&mut self, record: &CommitBundlesRecord) -> Result<Applied, Failure> {
+    /// What came of it, and which chunks of the file no extent names any more.
+    pub(super) fn commit(
+        &mut self,
+        record: &CommitBundlesRecord,
+    ) -> Result<(BundlesCommitted, BTreeSet<ChunkIndex>), Failure> {
         let (file, id) = (record.file, record.producer);
         let entry = self.live_stream(file)?;
         let producer = self.streams.producer(file, id).ok_or_else(|| no_producer(id))?;
         if let Some(number) = fenced_at(&producer, record.epoch)? {
             let fenced = BundleAnswer { outcome: CommitOutcome::Fenced, offset: 0 };
-            let bundles = vec![fenced];
-            return Ok(Applied::BundlesCommitted(BundlesCommitted { bundles, number }));
+            let fenced = BundlesCommitted { bundles: vec![fenced], number, gone: Vec::new() };
+            return Ok((fenced, BTreeSet::new()));
         }
         let mut bundles = Vec::with_capacity(record.bundles.len());
-        let mut growing = GrowingStream { length: entry.length, producer };
+        let (length, number, cut) = (entry.length, producer.number, BTreeSet::new());
+        let mut growing = GrowingStream { length, producer, cut };
         for bundle in &record.bundles {
             let committed = self.commit_one((record, &entry), &mut growing, bundle);
             let answer = match committed {
@@ -174,13 +200,13 @@ impl StreamChanges<'_> {
                 break;
             }
         }
-        let GrowingStream { length, producer } = growing;
-        if length > entry.length {
+        let GrowingStream { length, producer, cut } = growing;
+        if producer.number > number {
             self.names.set(file, &EntryRecord { length, modified: record.time, ..entry });
             self.streams.set_producer(file, id, &producer);
         }
-        let number = producer.number;
-        Ok(Applied::BundlesCommitted(BundlesCommitted { bundles, number }))
+        let committed = BundlesCommitted { bundles, number: producer.number, gone: Vec::new() };
+        Ok((committed, self.without_bytes(file, &cut)))
     }
 
     /// `entry` is the stream as it was before the record, which its quotas are charged from.
@@ -191,7 +217,7 @@ impl StreamChanges<'_> {
         bundle: &CommittedBundle,
     ) -> Result<BundleAnswer, Failure> {
         let (file, id) = (record.file, record.producer);
-        let GrowingStream { length: offset, producer } = growing;
+        let GrowingStream { length: offset, producer, cut } = growing;
         let answer = |outcome| Ok(BundleAnswer { outcome, offset: 0 });
         if let Some(before) = self.committed_before((file, id), producer, bundle)? {
             return Ok(before);
@@ -199,6 +225,7 @@ impl StreamChanges<'_> {
         if producer.closed {
             return answer(CommitOutcome::Fenced);
         }
+        self.check_writer((file, id), bundle)?;
         if bundle.first != producer.number.next() {
             return answer(CommitOutcome::NotNext);
         }
@@ -218,13 +245,21 @@ impl StreamChanges<'_> {
             let line = "a bundle without records or bytes, or past its chunk's end";
             return Err(Failure::refused(ErrorCode::Invalid, line));
         };
-        let Some(length) = offset.checked_add(bundle.size) else {
-            let line = format!("file {}: no file is so long", file.short());
-            return Err(Failure::refused(ErrorCode::Invalid, line));
+        let range = (chunk.index, row.length, bundle.size);
+        let offset = if let Some(at) = bundle.replaces {
+            check_range(file, (at, bundle.size), *offset)?;
+            cut.append(&mut self.streams.replace_extents(file, at, range));
+            at
+        } else {
+            let Some(length) = offset.checked_add(bundle.size) else {
+                let line = format!("file {}: no file is so long", file.short());
+                return Err(Failure::refused(ErrorCode::Invalid, line));
+            };
+            QuotaCheck(self.names).charge_up_to(file, entry, length)?;
+            let offset = std::mem::replace(offset, length);
+            self.streams.add_extent(file, offset, range);
+            offset
         };
-        QuotaCheck(self.names).charge_up_to(file, entry, length)?;
-        let offset = std::mem::replace(offset, length);
-        self.streams.add_extent(file, offset, (chunk.index, row.length, bundle.size));
         (row.length, row.serial) = (end, bundle.serial);
         self.streams.set_open(bundle.handle, &row);
         (producer.number, producer.changed) = (RecordNumber::new(last), record.time);
@@ -237,6 +272,46 @@ impl StreamChanges<'_> {
             self.streams.set_cursor(file, id, &cursor);
         }
         Ok(BundleAnswer { outcome: CommitOutcome::Committed, offset })
+    }
+
+    /// Whether it is this producer that writes the stream now (OM4).
+    fn check_writer(
+        &self,
+        (file, id): (EntryId, ProducerId),
+        bundle: &CommittedBundle,
+    ) -> Result<(), Failure> {
+        let exclusive = self.streams.exclusive(file);
+        let is_holder = exclusive.as_ref().is_some_and(|(holder, _)| *holder == id);
+        if is_holder != bundle.replaces.is_some() {
+            let line = format!(
+                "file {}: who has it exclusively replaces ranges, and nobody else does",
+                file.short()
+            );
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        match exclusive {
+            Some((_, holder)) if !is_holder && !holder.closed => Err(locked(file, holder.epoch)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Those of the chunks of which bytes were replaced that the file has nothing of any more; of
+    /// the others it is counted anew how much it has, where that is counted (R45).
+    fn without_bytes(&mut self, file: EntryId, cut: &BTreeSet<ChunkIndex>) -> BTreeSet<ChunkIndex> {
+        let bytes = self.streams.bytes_of(file, cut);
+        for (index, left) in &bytes {
+            if self.streams.settled().left(file, *index).is_some() {
+                self.streams.settled_mut().set_left(file, *index, *left);
+            }
+        }
+        bytes.into_iter().filter(|(_, left)| *left == 0).map(|(index, _)| index).collect()
+    }
+
+    /// Nobody writes a chunk any more.
+    pub(super) fn stop_writing(&mut self, handle: ChunkHandle) {
+        if let Some(row) = self.streams.open_chunk(handle) {
+            self.end_open(handle, &row);
+        }
     }
 
     /// What became of a bundle whose numbers are committed already (OM2); none: they are not.
@@ -286,8 +361,12 @@ impl StreamChanges<'_> {
         self.chunks.set(handle, &ChunkRecord { version, set_size, closed: true, ..chunk });
         self.end_open(handle, &row);
         if self.settles && row.length > 0 {
+            // Some of it may have been replaced already (R46).
+            let is_whole = self.streams.replaced(row.file).get() == 0;
+            let counted = self.streams.bytes_of(row.file, &BTreeSet::from([chunk.index]));
+            let left = if is_whole { row.length } else { counted[&chunk.index] };
             let settled = self.streams.settled_mut();
-            settled.set_left(row.file, chunk.index, row.length);
+            settled.set_left(row.file, chunk.index, left);
             settled.set_pending(row.file, true);
         }
         Ok(Applied::Changed(Changed::default()))
@@ -356,6 +435,34 @@ fn fenced_at(producer: &ProducerRecord, epoch: Epoch) -> Result<Option<RecordNum
         Failure::unknown(ErrorCode::ProducerFenced, line)
     })?;
     Ok(Some(number))
+}
+
+/// Somebody has it exclusively.
+pub(crate) fn locked(file: EntryId, epoch: Epoch) -> Failure {
+    let line = format!("file {}: it is open exclusively (opening {})", file.short(), epoch.short());
+    Failure::not_done(ErrorCode::StreamLocked, line)
+}
+
+/// A record stands for one content for ever (R39).
+pub(crate) fn records_stand(file: EntryId) -> Failure {
+    let line = format!(
+        "file {}: it is a stream of records, which stand for ever; ranges are replaced in \
+         streams of bytes",
+        file.short()
+    );
+    Failure::refused(ErrorCode::Invalid, line)
+}
+
+/// Refuses a range that is not all there.
+fn check_range(file: EntryId, (at, size): (u64, u64), length: u64) -> Result<(), Failure> {
+    if at.checked_add(size).is_some_and(|end| end <= length) {
+        return Ok(());
+    }
+    let line = format!(
+        "file {}: {size} bytes at {at} are not there to be replaced; it is {length} bytes long",
+        file.short()
+    );
+    Err(Failure::refused(ErrorCode::Invalid, line))
 }
 
 fn fenced(id: ProducerId, epoch: Epoch) -> Failure {

@@ -26,6 +26,8 @@ const REPLICATION_FOLLOWS: u8 = 0xf;
 const BOTH_FOLLOW: u64 = 0xe;
 /// Added to the number of a file's attributes, which has 32 bits: it is a stream (R38).
 const STREAM: u64 = 1 << 32;
+/// Above that: a stream's `commit_replicas`.
+const COMMIT_REPLICAS_SHIFT: u32 = 33;
 
 /// A file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub struct EntryRecord {
     pub attributes: AttributesNumber,
     /// How a file is written.
     pub layout: Layout,
+    /// Servers that have to hold what is committed of a stream; zero: nothing is said of it.
+    pub commit_replicas: u32,
 }
 
 impl EntryRecord {
@@ -96,6 +100,7 @@ impl EntryRecord {
             synced: false,
             attributes: AttributesNumber::USUAL,
             layout: Layout::default(),
+            commit_replicas: 0,
         }
     }
 
@@ -121,7 +126,8 @@ impl EntryRecord {
             if replication >= BOTH_FOLLOW {
                 put_number(&mut out, replication);
             }
-            let stream = if is_stream { STREAM } else { 0 };
+            let commit_replicas = u64::from(self.commit_replicas) << COMMIT_REPLICAS_SHIFT;
+            let stream = if is_stream { STREAM | commit_replicas } else { 0 };
             put_number(&mut out, stream | u64::from(self.attributes.get()));
         } else if short.is_none() {
             put_number(&mut out, replication);
@@ -144,9 +150,9 @@ impl EntryRecord {
     pub(super) fn unpack(id: EntryId, packed: &[u8]) -> Option<(Self, &str)> {
         let mut packed = Packed(packed);
         let flags = packed.byte()?;
-        let (replication, attributes, layout) = match flags >> REPLICATION_SHIFT {
+        let (replication, attributes, stream) = match flags >> REPLICATION_SHIFT {
             REPLICATION_FOLLOWS => unpack_replication(&mut packed)?,
-            short => (u32::from(short), AttributesNumber::USUAL, Layout::default()),
+            short => (u32::from(short), AttributesNumber::USUAL, None),
         };
         let parent = EntryId::new(packed.near(id.get())?);
         let modified = WallTime::from_millis(packed.number()?);
@@ -157,6 +163,7 @@ impl EntryRecord {
         let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
         let content = if flags & RECORDS == 0 { Content::Bytes } else { Content::Records };
         let synced = flags & SYNCED != 0;
+        let layout = if stream.is_none() { Layout::default() } else { Layout::Stream };
         let mut first = None;
         if !is_directory && !packed.0.is_empty() {
             first = Some(ChunkHandle::new(packed.near(id.get())?));
@@ -173,24 +180,30 @@ impl EntryRecord {
             synced,
             attributes,
             layout,
+            commit_replicas: stream.unwrap_or_default(),
         };
         if is_directory { Some((record, packed.text()?)) } else { packed.end((record, "")) }
     }
 }
 
-/// The replication, the number of the attributes and the layout, where the flags say that they
-/// follow.
-fn unpack_replication(packed: &mut Packed<'_>) -> Option<(u32, AttributesNumber, Layout)> {
+/// The replication, the number of the attributes and, of a stream, its `commit_replicas`, where the
+/// flags say that they follow.
+fn unpack_replication(packed: &mut Packed<'_>) -> Option<(u32, AttributesNumber, Option<u32>)> {
     let replication = packed.small()?;
     if u64::from(replication) > BOTH_FOLLOW {
-        return Some((replication, AttributesNumber::USUAL, Layout::default()));
+        return Some((replication, AttributesNumber::USUAL, None));
     }
     let is_large = u64::from(replication) == BOTH_FOLLOW;
     let replication = if is_large { packed.small()? } else { replication };
     let number = packed.number()?;
-    let layout = if number & STREAM == 0 { Layout::default() } else { Layout::Stream };
-    let number = AttributesNumber::new(u32::try_from(number & !STREAM).ok()?);
-    Some((replication, number, layout))
+    let stream = if number & STREAM == 0 {
+        None
+    } else {
+        Some(u32::try_from(number >> COMMIT_REPLICAS_SHIFT).ok()?)
+    };
+    let number = if stream.is_some() { number & (STREAM - 1) } else { number };
+    let number = AttributesNumber::new(u32::try_from(number).ok()?);
+    Some((replication, number, stream))
 }
 
 #[cfg(test)]
@@ -204,6 +217,7 @@ mod tests {
         fn a_record_comes_back_and_no_bytes_make_it_panic(
             ids: (u64, u64), first: Option<u64>, replication: u32, sizes: (u64, u64), modified: u64,
             flags: (bool, bool, bool, bool), short: bool, attributes: Option<u32>,
+            commit_replicas in 0..17_u32,
             raw in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let (id, parent) = (EntryId::new(ids.0), EntryId::new(ids.1));
@@ -219,6 +233,7 @@ mod tests {
                 synced: flags.2,
                 attributes: AttributesNumber::new(attributes.unwrap_or_default()),
                 layout: if flags.3 { Layout::Stream } else { Layout::Chunks },
+                commit_replicas: if flags.3 { commit_replicas } else { 0 },
             };
             let packed = record.pack(id, "name");
             let name = if flags.0 { "name" } else { "" };
@@ -241,6 +256,7 @@ mod tests {
             synced: false,
             attributes: AttributesNumber::USUAL,
             layout: Layout::Chunks,
+            commit_replicas: 0,
         };
         let size = |file: EntryRecord| file.pack(EntryId::new(3 << 40 | 10_000_000), "x").len();
         assert_eq!(size(file), 1 + 3 + 6 + 1 + 4 + 1);

@@ -61,6 +61,9 @@ mod policy_job;
 mod purged;
 mod quota_cache;
 mod quotas;
+mod replaced_extents;
+#[cfg(test)]
+mod replaced_extents_test;
 #[cfg(test)]
 mod replay_test;
 mod settled_streams;
@@ -81,6 +84,7 @@ mod totals_test;
 pub(crate) use apply_policy::SLICE_COUNT_MAX;
 pub(crate) use apply_snapshot::COPIED_MAX;
 
+pub(crate) use apply_streams::{locked, records_stand};
 pub use attribute_table::AttributesNumber;
 pub use chunk_table::ChunkRecord;
 pub use duties::{BalanceOrder, DrainOrder};

@@ -29,6 +29,8 @@ const SYNCED: u8 = 8;
 /// From record level 2 on.
 const LAYOUT: u8 = 16;
 const STREAM: u8 = 32;
+/// From record level 3 on.
+const COMMIT_REPLICAS: u8 = 64;
 
 /// What is said, and what is being done about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,6 +181,7 @@ pub(super) fn of_cell(config: &CellConfig) -> Policy {
         keep_deleted_ms: config.keep_deleted_ms,
         synced: false,
         layout: Layout::default(),
+        commit_replicas: 0,
     }
 }
 
@@ -194,13 +197,17 @@ fn pack(parts: PolicyParts) -> Vec<u8> {
             | flag(parts.synced.is_some(), DURABILITY)
             | flag(parts.synced == Some(true), SYNCED)
             | flag(parts.layout.is_some(), LAYOUT)
-            | flag(parts.layout == Some(Layout::Stream), STREAM),
+            | flag(parts.layout == Some(Layout::Stream), STREAM)
+            | flag(parts.commit_replicas.is_some(), COMMIT_REPLICAS),
     ];
     if let Some(replication) = parts.replication {
         put_number(&mut out, u64::from(replication));
     }
     if let Some(keep_deleted_ms) = parts.keep_deleted_ms {
         put_number(&mut out, keep_deleted_ms);
+    }
+    if let Some(commit_replicas) = parts.commit_replicas {
+        put_number(&mut out, u64::from(commit_replicas));
     }
     out
 }
@@ -214,6 +221,9 @@ fn unpack(packed: &[u8]) -> Option<PolicyParts> {
     }
     if flags & KEEP_DELETED != 0 {
         parts.keep_deleted_ms = Some(packed.number()?);
+    }
+    if flags & COMMIT_REPLICAS != 0 {
+        parts.commit_replicas = Some(packed.small()?);
     }
     parts.synced = (flags & DURABILITY != 0).then_some(flags & SYNCED != 0);
     let layout = if flags & STREAM == 0 { Layout::Chunks } else { Layout::Stream };
@@ -231,10 +241,12 @@ mod tests {
         #[test]
         fn what_is_said_comes_back_and_no_bytes_make_it_panic(
             replication: Option<u32>, keep_deleted_ms: Option<u64>, synced: Option<bool>,
-            layout: Option<bool>, raw in proptest::collection::vec(any::<u8>(), 0..20),
+            layout: Option<bool>, commit_replicas: Option<u32>,
+            raw in proptest::collection::vec(any::<u8>(), 0..20),
         ) {
             let layout = layout.map(|it| if it { Layout::Stream } else { Layout::Chunks });
-            let parts = PolicyParts { replication, keep_deleted_ms, synced, layout };
+            let parts =
+                PolicyParts { replication, keep_deleted_ms, synced, layout, commit_replicas };
             assert_eq!(unpack(&pack(parts)), Some(parts));
             let _ = unpack(&raw);
         }

@@ -17,7 +17,8 @@ use super::names::NameTree;
 use super::policies::{Policies, PolicyTable};
 use super::shared_chunks::SharedChunks;
 use cairn_types::{
-    CellConfig, ChunkHandle, ChunkIndex, EntryId, EntryKind, JobId, PolicyPartNames, WallTime,
+    CellConfig, ChunkHandle, ChunkIndex, EntryId, EntryKind, JobId, Layout, PolicyPartNames,
+    WallTime,
 };
 
 cairn_types::message! {
@@ -133,6 +134,11 @@ impl PolicySlice<'_> {
         let brought = EntryRecord {
             replication: if job.parts.replication { wanted.replication } else { file.replication },
             synced: if job.parts.durability { wanted.synced } else { file.synced },
+            commit_replicas: if job.parts.commit_replicas && file.layout == Layout::Stream {
+                wanted.commit_replicas
+            } else {
+                file.commit_replicas
+            },
             ..file
         };
         if brought != file {

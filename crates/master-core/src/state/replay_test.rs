@@ -271,12 +271,14 @@ impl Drawer {
             keep_deleted_ms: random.chance(300).then(|| random.below(500)),
             synced: random.chance(300).then(|| random.chance(500)),
             layout: None,
+            commit_replicas: None,
         };
         let inherit = PolicyPartNames {
             replication: random.chance(200),
             keep_deleted: random.chance(200),
             durability: random.chance(200),
             layout: false,
+            commit_replicas: false,
         };
         let (apply, job) = (random.chance(600), JobId::of(TERM, self.fresh()));
         ChangePolicy { time, mutation, entry, set, inherit, apply, job }.into()

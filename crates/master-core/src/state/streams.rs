@@ -11,6 +11,8 @@
 //!   with the file. They are found by their ends, so that one look finds the one that has a byte.
 //! - OE2: what is open is a chunk of its file, and written by one epoch (R40).
 //! - OE3: outcomes are kept of the last so many bundles of a producer.
+//! - OE4: the producer without a name is who has the stream exclusively, while its epoch is not
+//!   over; its number is how many ranges of the stream were ever replaced (R46).
 
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
@@ -166,7 +168,7 @@ impl StreamTables {
     }
 
     pub(super) fn set_name(&mut self, file: EntryId, name: &str, id: ProducerId) {
-        assert!(!name.is_empty(), "a producer has a name");
+        assert!(!id.is_none(), "a name stands for a producer");
         let mut packed = Vec::new();
         put_number(&mut packed, id.get());
         self.names.set(&name_key(file, name), &packed);
@@ -189,7 +191,9 @@ impl StreamTables {
                 Some(Some((key.text()?.to_owned(), unpack_id(packed)?)))
             })
         };
-        std::iter::from_fn(next).skip_while(move |(name, _)| !after.is_empty() && *name == after)
+        // OE4
+        let named = std::iter::from_fn(next).filter(|(name, _)| !name.is_empty());
+        named.skip_while(move |(name, _)| *name == after)
     }
 
     /// Takes out a producer, and all that is kept of it.

@@ -82,6 +82,7 @@ impl World {
             name: name.to_owned(),
             producer: ProducerId::of(TERM, producer),
             epoch: Epoch::of(TERM, epoch),
+            takes_over: Epoch::default(),
         };
         match self.apply(opened) {
             Applied::ProducerOpened(opened) => (opened.producer, opened.epoch),
@@ -123,6 +124,7 @@ impl World {
             size,
             serial: row.map_or(SerialNumber::default(), |row| row.serial).next(),
             cursor: None,
+            replaces: None,
         }
     }
 
@@ -670,4 +672,81 @@ fn a_settled_terabyte_in_bundles_of_64_kib_takes_the_master_at_most_two_megabyte
     println!("{windows} chunks: {all} bytes in all, {each} for an extent: {usage:?}");
     assert!(all <= 2 * MIB, "{all} bytes: {usage:?}");
     assert!(each <= 20, "{each} bytes for an extent");
+}
+
+impl World {
+    /// Opens the stream exclusively, having seen that other opening.
+    fn exclusively(&mut self, takes_over: Epoch) -> Result<(ProducerId, Epoch), ErrorCode> {
+        let (producer, epoch) = (self.fresh(), self.fresh());
+        let open = OpenProducerRecord {
+            time: self.time(),
+            mutation: self.mutation(),
+            file: FILE,
+            name: String::new(),
+            producer: ProducerId::of(TERM, producer),
+            epoch: Epoch::of(TERM, epoch),
+            takes_over,
+        };
+        match self.apply(open) {
+            Applied::ProducerOpened(opened) => Ok((opened.producer, opened.epoch)),
+            Applied::Failed(failure) => Err(failure.code),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What comes of one bundle: how it ended, and which chunks are gone by it.
+    fn put(
+        &mut self,
+        (producer, epoch): (ProducerId, Epoch),
+        bundle: CommittedBundle,
+    ) -> Result<(CommitOutcome, Vec<ChunkHandle>), ErrorCode> {
+        let (time, file, bundles) = (self.time(), FILE, vec![bundle]);
+        match self.apply(CommitBundlesRecord { time, file, producer, epoch, bundles }) {
+            Applied::BundlesCommitted(done) => Ok((done.bundles[0].outcome, done.gone)),
+            Applied::Failed(failure) => Err(failure.code),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn who_has_a_stream_exclusively_alone_commits_and_what_is_replaced_whole_lets_go_of_its_chunk() {
+    let (mut world, done) = (World::new(), CommitOutcome::Committed);
+    let writer = world.open("p");
+    let chunk = world.allocate(writer).expect("a chunk");
+    let first = world.fitting(writer.0, chunk, (1, 100));
+    assert_eq!(world.put(writer, first), Ok((done, vec![])));
+    let holder = world.exclusively(Epoch::default()).expect("nobody has it");
+    let waits = world.fitting(writer.0, chunk, (1, 10));
+    assert_eq!(world.put(writer, waits.clone()), Err(ErrorCode::StreamLocked));
+    assert_eq!(world.exclusively(Epoch::default()), Err(ErrorCode::StreamLocked), "R46");
+    let own = world.allocate(holder).expect("a chunk");
+    let replace = |world: &World, at: u64, size: u64| CommittedBundle {
+        replaces: Some(at),
+        ..world.fitting(holder.0, own, (1, size))
+    };
+    let appends = world.fitting(holder.0, own, (1, 10));
+    assert_eq!(world.put(holder, appends), Err(ErrorCode::Invalid), "it replaces only");
+    let past = replace(&world, 95, 10);
+    assert_eq!(world.put(holder, past), Err(ErrorCode::Invalid), "past the end");
+    let part = replace(&world, 20, 30);
+    assert_eq!(world.put(holder, part.clone()), Ok((done, vec![])));
+    assert_eq!(world.put(holder, part), Ok((done, vec![])), "a repeat (R38)");
+    assert_eq!(world.state.streams().extents_from(FILE, 0).count(), 3);
+    let rest = replace(&world, 0, 100);
+    assert_eq!(world.put(holder, rest), Ok((done, vec![chunk])));
+    assert!(world.state.chunk(chunk).is_none(), "no extent names it");
+    assert_eq!(world.state.streams().extents_from(FILE, 0).count(), 1);
+    assert_eq!(world.state.entry(FILE).map(|file| file.length), Some(100));
+    assert_eq!(world.state.streams().replaced(FILE).get(), 2);
+    let late = replace(&world, 0, 10);
+    let next = world.exclusively(holder.1).expect("its lease was over");
+    assert_eq!(world.put(holder, late), Ok((CommitOutcome::Fenced, vec![])), "R46");
+    let (file, time) = (FILE, world.time());
+    world.apply(CloseProducerRecord { time, file, producer: next.0, epoch: next.1 });
+    assert_eq!(world.put(writer, waits), Ok((CommitOutcome::ChunkLost, vec![])), "it may go on");
+    let other = world.allocate(writer).expect("a chunk");
+    let again = world.fitting(writer.0, other, (1, 10));
+    assert_eq!(world.put(writer, again), Ok((done, vec![])));
+    assert_eq!(world.state.entry(FILE).map(|file| file.length), Some(110));
 }

@@ -1,7 +1,8 @@
 //! Commits of bundles: whose word about who holds them is taken (R43).
 
+use crate::rules::commit_replicas::replicas_needed;
 use crate::rules::members::current;
-use crate::state::ChunkRecord;
+use crate::state::{ChunkRecord, locked};
 use crate::stream_records::{CommitBundlesRecord, CommittedBundle};
 use crate::view::View;
 use cairn_protocol::{
@@ -9,13 +10,8 @@ use cairn_protocol::{
     CommitBundlesAnswer, CommitOutcome, ErrorCode, Failure,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ServerId};
+use cairn_types::{ChunkHandle, EntryId, ProducerId, ServerId};
 use std::collections::BTreeSet;
-
-/// How many of a set have to hold a bundle that is committed.
-pub(super) fn replicas_needed(set_size: usize) -> u32 {
-    u32::try_from(set_size.clamp(1, 2)).expect("two at most")
-}
 
 /// The record of a commit, of bundles that enough are believed to hold.
 ///
@@ -39,6 +35,7 @@ pub(super) fn consider(
         let line = "a snapshot of it is being taken; try again";
         return Err(Err(Failure::not_done(ErrorCode::Busy, line)));
     }
+    check_writer(view, (file, id), &bundles).map_err(Err)?;
     let number = view.state.streams().producer(file, id).map(|it| it.number).unwrap_or_default();
     let mut believed = Vec::with_capacity(bundles.len());
     for bundle in bundles {
@@ -57,11 +54,37 @@ pub(super) fn consider(
                 }
             });
         }
-        let Bundle { first, count, handle, offset, size, serial, cursor, .. } = bundle;
-        believed.push(CommittedBundle { first, count, handle, offset, size, serial, cursor });
+        let Bundle { first, count, handle, offset, size, serial, cursor, replaces, .. } = bundle;
+        believed.push(CommittedBundle {
+            first,
+            count,
+            handle,
+            offset,
+            size,
+            serial,
+            cursor,
+            replaces,
+        });
     }
     let time = view.now.wall;
     Ok(CommitBundlesRecord { time, file, producer: id, epoch, bundles: believed })
+}
+
+/// Refuses at once what the log would refuse, so that who waits for a stream that somebody has
+/// exclusively (R46) costs no record.
+fn check_writer(
+    view: &View<'_>,
+    (file, id): (EntryId, ProducerId),
+    bundles: &[Bundle],
+) -> Result<(), Failure> {
+    let streams = view.state.streams();
+    let Some((holder, exclusive)) = streams.exclusive(file) else { return Ok(()) };
+    let number = streams.producer(file, id).map(|it| it.number).unwrap_or_default();
+    let is_new = bundles.iter().any(|it| it.first > number);
+    if holder != id && !exclusive.closed && is_new {
+        return Err(locked(file, exclusive.epoch));
+    }
+    Ok(())
 }
 
 /// Why a bundle is not committed.
@@ -83,7 +106,8 @@ fn check_holders(view: &View<'_>, bundle: &Bundle) -> Result<(), NotHeld> {
         .filter(|holder| is_believed(view, (handle, &chunk), holder))
         .map(|holder| holder.server)
         .collect();
-    let needed = replicas_needed(chunk.set_size as usize) as usize;
+    let needed = view.state.entry(chunk.file).map_or(0, |it| replicas_needed(&it, chunk.set_size));
+    let needed = needed.max(1) as usize;
     assert!(needed > 0, "a bundle that nobody holds is not committed");
     if believed.len() >= needed {
         return Ok(());

@@ -12,6 +12,7 @@
 //! - SR2: nothing here is needed after a fail-over: whoever waits asks anew.
 
 mod commits;
+mod exclusive;
 mod followers;
 mod listing;
 mod sealing;
@@ -24,18 +25,23 @@ use crate::chunks::Chunks;
 use crate::jobs::allocate::StreamWriter;
 use crate::name_mutation::check_named;
 use crate::outbox::ProposalId;
-use crate::record::STREAM_LEVEL;
+use crate::record::{EXCLUSIVE_LEVEL, STREAM_LEVEL};
+use crate::rules::commit_replicas::replicas_needed;
 use crate::scheduler::{SetNews, WrittenChunks};
+use crate::state::{Remembered, records_stand};
 use crate::step::Step;
+use crate::stream_extents::{extents, stream};
 use crate::stream_records::{CloseProducerRecord, ForgetProducerRecord, OpenProducerRecord};
 use crate::view::View;
 use cairn_env::Caller;
 use cairn_protocol::{
     AllocateChunks, AllocateChunksAnswer, ClientToStreams, CloseProducer, CloseProducerAnswer,
     CommitBundlesAnswer, ErrorCode, Failure, ForgetProducer, ForgetProducerAnswer, JobStatus,
-    OpenProducer, OpenProducerAnswer, PRODUCER_CHUNKS_MAX, PRODUCER_NAME_SIZE_MAX, Response,
+    OpenProducer, OpenProducerAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX, PRODUCER_NAME_SIZE_MAX,
+    Response,
 };
-use cairn_types::{ChunkHandle, EntryId, ProducerId};
+use cairn_types::{ChunkHandle, Content, EntryId, Epoch, ProducerId};
+use exclusive::ExclusiveOpenings;
 use followers::Followers;
 use sealing::Sealing;
 use settling::StreamSettling;
@@ -66,6 +72,7 @@ pub(crate) struct StreamWork {
     waiting: BTreeMap<ProposalId, (Caller, Waiting)>,
     allocations: Vec<Allocation>,
     followers: Followers,
+    exclusive: ExclusiveOpenings,
     sealing: Sealing,
     settling: StreamSettling,
 }
@@ -84,12 +91,17 @@ impl StreamWork {
     ) {
         let view = chunks.view(step.now, step.state);
         let answer = match request {
+            ClientToStreams::OpenProducer(open) if open.exclusive => {
+                self.open_exclusively(step, &view, from, open)
+            }
             ClientToStreams::OpenProducer(open) => self.open(step, from, open).map(|()| None),
             ClientToStreams::AllocateChunks(wish) => {
+                self.exclusive.heard(&view, (wish.file, wish.producer, wish.epoch));
                 self.allocate(step, chunks, from, wish).map(|()| None)
             }
             ClientToStreams::CommitBundles(commit) => {
                 let of = (commit.file, commit.producer);
+                self.exclusive.heard(&view, (of.0, of.1, commit.epoch));
                 match commits::consider(&view, commit) {
                     Ok(record) => {
                         let proposal = step.out.propose(record);
@@ -113,7 +125,7 @@ impl StreamWork {
                 listing::producers(&view, &wish).map(|it| Some(Response::ListProducers(it)))
             }
             ClientToStreams::ReadExtents(wish) => {
-                listing::extents(&view, &wish).map(|it| Some(Response::ReadExtents(it)))
+                extents(&view, &wish).map(|it| Some(Response::ReadExtents(it)))
             }
             ClientToStreams::WaitLength(wish) => self.followers.on_wish(&view, from, &wish),
         };
@@ -137,6 +149,16 @@ impl StreamWork {
     ) -> Result<(), Failure> {
         step.state.check_level(STREAM_LEVEL, "a stream")?;
         check_name(&open.name)?;
+        self.begin(step, from, open, Epoch::default())
+    }
+
+    fn begin(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        open: OpenProducer,
+        takes_over: Epoch,
+    ) -> Result<(), Failure> {
         check_named(open.mutation, format_args!("producer {}", open.name))?;
         let file = open.file;
         let proposal = step.out.propose(OpenProducerRecord {
@@ -146,9 +168,39 @@ impl StreamWork {
             name: open.name,
             producer: step.numbers.producer(),
             epoch: step.numbers.epoch(),
+            takes_over,
         });
         self.wait(proposal, from, Waiting::Opened(file));
         Ok(())
+    }
+
+    /// Somebody wants a stream for itself, or to have it for longer (R46).
+    fn open_exclusively(
+        &mut self,
+        step: &mut Step<'_>,
+        view: &View<'_>,
+        from: Caller,
+        open: OpenProducer,
+    ) -> Result<Option<Response>, Failure> {
+        step.state.check_level(EXCLUSIVE_LEVEL, "an exclusive opening")?;
+        let stream = stream(view, open.file)?;
+        if !open.renews.is_none() {
+            return self.exclusive.renew(view, &open).map(|it| Some(Response::OpenProducer(it)));
+        }
+        if stream.content == Content::Records {
+            return Err(records_stand(open.file));
+        }
+        if !open.name.is_empty() {
+            let line = format!("producer {}: an exclusive opening has no name", open.name);
+            return Err(Failure::refused(ErrorCode::Invalid, line));
+        }
+        // What comes again is answered as the first time (R24).
+        let is_new = matches!(step.state.remembered(open.mutation), Remembered::New);
+        let takes_over = match self.exclusive.taken_over_from(view, open.file) {
+            Err(failure) if is_new => return Err(failure),
+            takes_over => takes_over.unwrap_or_default(),
+        };
+        self.begin(step, from, open, takes_over).map(|()| None)
     }
 
     /// What is answered at once to a commit, if no earlier one of that producer is on its way into
@@ -256,10 +308,15 @@ impl StreamWork {
         applied: &Applied,
     ) {
         self.sealing.on_applied(proposal);
+        self.exclusive.on_applied(proposal);
         self.settling.on_applied(proposal);
         if let Some((from, what)) = self.waiting.remove(&proposal) {
             if let Waiting::Committed(file, _) = what {
                 self.followers.on_longer(step, file);
+            }
+            if let Waiting::Opened(file) = what {
+                // From now on its lease runs (EX1).
+                let _ = self.exclusive.holder(&chunks.view(step.now, step.state), file);
             }
             let answer = match applied {
                 Applied::Failed(failure) => Err(failure.clone()),
@@ -307,12 +364,15 @@ impl StreamWork {
     ) -> Result<AllocateChunksAnswer, Failure> {
         let producer = listing::producer(view, (wish.file, wish.producer, wish.epoch))?;
         let open = producer.chunks.iter().filter(|it| !self.sealing.is_left(**it));
-        let chunks: Vec<_> = open.filter_map(|it| sealing::described(view, *it)).collect();
+        let chunks: Vec<OpenStreamChunk> =
+            open.filter_map(|it| sealing::described(view, *it)).collect();
         if chunks.is_empty() {
             let none = || Failure::not_done(ErrorCode::Busy, "its chunks are not there yet");
             return Err(failure.unwrap_or_else(none));
         }
-        let commit_replicas = chunks.iter().map(|it| commits::replicas_needed(it.replicas.len()));
+        let stream = stream(view, wish.file)?;
+        let size = |it: &OpenStreamChunk| u32::try_from(it.replicas.len()).unwrap_or(u32::MAX);
+        let commit_replicas = chunks.iter().map(|it| replicas_needed(&stream, size(it)));
         let commit_replicas = commit_replicas.max().unwrap_or_default();
         Ok(AllocateChunksAnswer { chunks, commit_replicas })
     }
@@ -325,6 +385,7 @@ impl StreamWork {
     /// Time has passed.
     pub(crate) fn on_tick(&mut self, step: &mut Step<'_>, chunks: &mut Chunks) {
         self.followers.on_tick(step);
+        self.exclusive.on_tick(step);
         let kept_open = self.settling.on_tick(step, chunks);
         self.sealing.leave(kept_open);
         self.sealing.on_tick(step, chunks);
@@ -338,12 +399,14 @@ fn answer(step: &Step<'_>, what: &Waiting, applied: &Applied) -> Result<Response
             let ProducerOpened { producer, epoch, cursor_gone } = *opened;
             let streams = step.state.streams();
             let number = streams.producer(*file, producer).map(|it| it.number);
+            let is_exclusive = streams.exclusive(*file).is_some_and(|(id, _)| id == producer);
             Response::OpenProducer(OpenProducerAnswer {
                 producer,
                 epoch,
                 number: number.unwrap_or_default(),
                 cursor: streams.cursor(*file, producer),
                 cursor_gone,
+                lease_ms: if is_exclusive { step.state.config().lease_ms } else { 0 },
             })
         }
         (Waiting::Committed(..), Applied::BundlesCommitted(committed)) => {

@@ -15,7 +15,7 @@ fn stream(cell: &mut Cell) -> EntryId {
 
 fn producer(cell: &mut Cell, file: EntryId) -> OpenProducerAnswer {
     let (mutation, name) = (cell.mutation(), "p".to_owned());
-    let opened = cell.ask(OpenProducer { mutation, file, name });
+    let opened = cell.ask(OpenProducer { mutation, file, name, ..OpenProducer::default() });
     let Ok(Response::OpenProducer(opened)) = opened else { panic!("{opened:?}") };
     opened
 }

@@ -112,6 +112,28 @@ fn compare(state: &State, question: &ShadowQuestion, word: &ShadowWord) -> Verdi
             let Some((told, entry)) = differs else { return Ok(()) };
             Err(format!("{} is listed with {told:?}, its log makes {entry:?}", list.path))
         }
+        // R44
+        (ShadowQuestion::ReadExtents(ask), ShadowWord::ReadExtents(answer)) => {
+            let length = state.entry(ask.file).map(|entry| entry.length);
+            let told = (answer.log, Some(answer.entry.length));
+            stream_is(told, (ask.seen, state.applied(), length))
+        }
+        (ShadowQuestion::WaitLength(ask), ShadowWord::WaitLength(answer)) => {
+            let length = state.entry(ask.file).map(|entry| entry.length);
+            let told = (answer.log, Some(answer.length));
+            stream_is(told, (ask.seen, state.applied(), length))
+        }
         _ => Ok(()),
     }
+}
+
+/// As of which record, and how long a stream is told to be, to who has seen so much of the log.
+fn stream_is(
+    told: (LogIndex, Option<u64>),
+    (seen, applied, length): (LogIndex, LogIndex, Option<u64>),
+) -> Verdict {
+    if told == (applied, length) && told.0 >= seen {
+        return Ok(());
+    }
+    Err(format!("{told:?} is told to who has seen {seen}; the log makes {length:?} of {applied}"))
 }

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use cairn_client_core::OpenedProducer;
 use cairn_env_sim::NodeId;
 use cairn_protocol::{
-    AllocateChunks, Bundle, BundleHolder, CommitBundles, ErrorCode, Extend, ExtendAnswer, Failure,
-    OpenProducer, OpenProducerAnswer, OpenStreamChunk, Push, Request, Response,
+    AllocateChunks, AskShadow, Bundle, BundleHolder, CommitBundles, ErrorCode, Extend,
+    ExtendAnswer, Failure, OpenProducer, OpenProducerAnswer, OpenStreamChunk, Push, ReadExtents,
+    Request, Response, ShadowQuestion, ShadowWord, WaitLength,
 };
 use cairn_types::planted::Rule;
 use cairn_types::{
-    BlockChecksums, EntryId, Epoch, MutationName, MutationNumber, ProducerId, PushId, RecordNumber,
-    SerialNumber, SessionId,
+    BlockChecksums, Content, EntryId, Epoch, MutationName, MutationNumber, ProducerId, PushId,
+    RecordNumber, SerialNumber, SessionId,
 };
 use std::time::Duration;
 
@@ -58,6 +59,19 @@ pub(super) const DRILLS: &[Drill] = &[
         all_holders_lose_a_bundle_before_its_commit,
     ),
     Drill::of_rule(
+        Rule::R44,
+        "a reader goes on at a master that is not in charge, and is behind what he has seen",
+        3,
+        a_reader_goes_on_at_a_shadow_that_is_behind,
+    )
+    .with_a_group(),
+    Drill::of_rule(
+        Rule::R46,
+        "a stream is wanted that another has exclusively, and one whose holder was killed",
+        3,
+        a_stream_is_wanted_that_another_has_exclusively,
+    ),
+    Drill::of_rule(
         Rule::R47,
         "a producer comes back after it was closed and the master started anew",
         3,
@@ -68,7 +82,11 @@ pub(super) const DRILLS: &[Drill] = &[
 const NAME: &str = "p";
 
 fn stream(script: &mut DrillScript) -> Result<EntryId, String> {
-    match script.done(0, ClientOp::CreateStream { path: path("/stream") })? {
+    stream_of(script, Content::Records)
+}
+
+fn stream_of(script: &mut DrillScript, content: Content) -> Result<EntryId, String> {
+    match script.done(0, ClientOp::CreateStream { path: path("/stream"), content })? {
         OpOutput::Entry(entry) => Ok(entry.id),
         other => Err(format!("making a stream: {other:?}")),
     }
@@ -88,6 +106,16 @@ fn send(
     producer: &OpenedProducer,
     (number, bytes): (u64, &'static [u8]),
 ) -> OpTicket {
+    put(script, client, producer, (number, bytes, None))
+}
+
+/// The same, at the end or in the place of others.
+fn put(
+    script: &mut DrillScript,
+    client: usize,
+    producer: &OpenedProducer,
+    (number, bytes, replaces): (u64, &'static [u8], Option<u64>),
+) -> OpTicket {
     let (producer, bytes) = (producer.producer, Bytes::from_static(bytes));
     let op = ClientOp::SendBundle {
         producer,
@@ -96,6 +124,7 @@ fn send(
         bytes,
         cursor: None,
         sync: false,
+        replaces,
     };
     script.ask(client, op)
 }
@@ -148,7 +177,8 @@ impl ManualProducer {
     fn open(script: &mut DrillScript, file: EntryId) -> Result<Self, String> {
         let session = SessionId::new(0xd012);
         let mutation = MutationName { session, number: MutationNumber::new(1) };
-        let open = OpenProducer { mutation, file, name: NAME.to_owned() };
+        let name = NAME.to_owned();
+        let open = OpenProducer { mutation, file, name, ..OpenProducer::default() };
         let master = script.nodes().master;
         let answer = script.probe(master, open, Bytes::new()).map_err(|why| told(&why))?;
         let Response::OpenProducer(OpenProducerAnswer { producer, epoch, .. }) = answer.response
@@ -243,6 +273,7 @@ impl ManualProducer {
             serial: SerialNumber::new(serial),
             holders,
             cursor: None,
+            replaces: None,
         };
         let ((file, producer, epoch), bundles) = (self.names, vec![bundle]);
         let commit = CommitBundles { file, producer, epoch, bundles };
@@ -375,5 +406,112 @@ fn all_holders_lose_a_bundle_before_its_commit(script: &mut DrillScript) -> Verd
         Ok(_) => reads(script, 2, file, b"one,"),
         // It may be told that it is not known, or not done; then nothing of it is there.
         Err(_) => reads(script, 2, file, b""),
+    }
+}
+
+/// Opens it exclusively, or is told why not.
+fn exclusively(
+    script: &mut DrillScript,
+    client: usize,
+    file: EntryId,
+) -> Result<OpenedProducer, Failure> {
+    let ticket = script.ask(client, ClientOp::OpenProducer { file, name: String::new() });
+    match script.wait(ticket)? {
+        OpOutput::Producer(opened) => Ok(opened),
+        other => panic!("opening a stream exclusively: {other:?}"),
+    }
+}
+
+/// Nobody else replaces or appends while somebody has it; the commit of one whose lease ran out
+/// comes when another has replaced the same bytes.
+fn a_stream_is_wanted_that_another_has_exclusively(script: &mut DrillScript) -> Verdict {
+    let file = stream_of(script, Content::Bytes)?;
+    let producer = open(script, 0, file)?;
+    let first = send(script, 0, &producer, (1, b"aaaabbbbcccc"));
+    committed(script, first)?;
+    let holder = exclusively(script, 1, file).map_err(|why| told(&why))?;
+    match exclusively(script, 2, file) {
+        Err(failure) if failure.code == ErrorCode::StreamLocked => {}
+        other => return Err(format!("a second one is told {other:?} (R46)")),
+    }
+    let waiting = send(script, 0, &producer, (2, b"dddd"));
+    let replaced = put(script, 1, &holder, (1, b"BBBB", Some(4)));
+    committed(script, replaced)?;
+    reads(script, 2, file, b"aaaaBBBBcccc")?;
+    // Its next commit is held back until its lease is over, and another has it.
+    let client = script.nodes().clients[1];
+    script.stall(move |seen| {
+        seen.from == client && matches!(seen.request, Request::CommitBundles(_))
+    });
+    let late = put(script, 1, &holder, (2, b"late", Some(4)));
+    script.until_stalled()?;
+    let lease = Duration::from_millis(script.sim.cell_config.lease_ms);
+    script.pass(lease + Duration::from_secs(1));
+    let next = exclusively(script, 2, file).map_err(|why| told(&why))?;
+    if next.epoch <= holder.epoch {
+        return Err(format!("{next:?} follows {holder:?}"));
+    }
+    let replaced = put(script, 2, &next, (2, b"next", Some(2)));
+    committed(script, replaced)?;
+    script.release();
+    match script.wait(late) {
+        Err(failure) if failure.code == ErrorCode::ProducerFenced => {}
+        other => return Err(format!("one whose lease is over is told {other:?} (R46)")),
+    }
+    script.done(2, ClientOp::CloseProducer { producer: next.producer })?;
+    // Whoever waited goes on, behind what was replaced.
+    let whole: &[u8] = match script.wait(waiting) {
+        Ok(_) => b"aanextBBccccdddd",
+        Err(_) => b"aanextBBcccc",
+    };
+    reads(script, 1, file, whole)
+}
+
+/// What a master that is not in charge says to a question.
+fn word_of(
+    script: &mut DrillScript,
+    shadow: NodeId,
+    question: impl Into<ShadowQuestion>,
+) -> Result<ShadowWord, String> {
+    let ask = AskShadow { question: question.into() };
+    match script.probe(shadow, ask, Bytes::new()).map(|answer| answer.response) {
+        Ok(Response::AskShadow(told)) => Ok(*told.word),
+        Ok(other) => Err(format!("a shadow answers with {other:?}")),
+        Err(failure) => Err(told(&failure)),
+    }
+}
+
+/// It was cut off from the group before the last commit, which the reader was told of.
+fn a_reader_goes_on_at_a_shadow_that_is_behind(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let producer = open(script, 0, file)?;
+    let first = send(script, 0, &producer, (1, b"one,"));
+    committed(script, first)?;
+    script.pass(Duration::from_secs(2));
+    let in_charge = script.master_in_charge()?;
+    let masters = script.nodes().masters.clone();
+    let shadow = masters.iter().copied().find(|it| *it != in_charge).expect("one of three");
+    let others: Vec<NodeId> = masters.into_iter().filter(|it| *it != shadow).collect();
+    others.iter().for_each(|other| script.part(shadow, *other));
+    let second = send(script, 0, &producer, (2, b"two,"));
+    committed(script, second)?;
+    let read = ReadExtents { file, ..ReadExtents::default() };
+    let answer = script.probe(in_charge, read.clone(), Bytes::new());
+    let Ok(Response::ReadExtents(known)) = answer.map(|answer| answer.response) else {
+        return Err("the master in charge does not say where it is".to_owned());
+    };
+    let (seen, length) = (known.log, known.entry.length);
+    let wait = WaitLength { file, seen, ..WaitLength::default() };
+    for question in [ShadowQuestion::from(ReadExtents { seen, ..read.clone() }), wait.into()] {
+        match word_of(script, shadow, question)? {
+            ShadowWord::Failed(_) => {}
+            word => return Err(format!("who has seen {length} bytes is told {word:?} (R44)")),
+        }
+    }
+    others.iter().for_each(|other| script.heal(shadow, *other));
+    script.pass(Duration::from_secs(3));
+    match word_of(script, shadow, ReadExtents { seen, ..read })? {
+        ShadowWord::ReadExtents(told) if told.entry.length == length => Ok(()),
+        word => Err(format!("once it has the log it says {word:?}")),
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cairn_client_core::{OpenedProducer, ProducerKey};
 use cairn_format::encode_record;
 use cairn_protocol::{ErrorCode, Outcome};
-use cairn_types::Epoch;
+use cairn_types::{Content, Epoch};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -107,7 +107,10 @@ impl StreamProducer {
         self.life = ProducerLife::Starting;
         let name = self.name.clone();
         let op = match id {
-            None => ClientOp::CreateStream { path: path(&stream) },
+            None => {
+                let content = Content::Records;
+                ClientOp::CreateStream { path: path(&stream), content }
+            }
             Some(file) => ClientOp::OpenProducer { file, name },
         };
         sim.ask(self.client, op);
@@ -153,7 +156,15 @@ impl StreamProducer {
                 ended,
             };
             let index = self.file.borrow_mut().send(&self.name, sent);
-            let op = ClientOp::SendBundle { producer: key, first, count, bytes, cursor, sync };
+            let op = ClientOp::SendBundle {
+                producer: key,
+                first,
+                count,
+                bytes,
+                cursor,
+                sync,
+                replaces: None,
+            };
             let ticket = sim.ask(self.client, op);
             self.under_way.insert(ticket, index);
             next = last + 1;

@@ -8,7 +8,7 @@ use cairn_protocol::{
     ErrorCode, Failure, Open, OpenAnswer, Outcome, Read, ReadAnswer, ReadExtents,
     ReadExtentsAnswer, Request, Response, StreamExtent,
 };
-use cairn_types::{Entry, Layout};
+use cairn_types::{Entry, Layout, RecordNumber};
 use std::time::Duration;
 
 fn entry(length: u64) -> Entry {
@@ -19,7 +19,8 @@ fn entry(length: u64) -> Entry {
 fn opened(length: u64) -> TestClient {
     let mut client = connected();
     client.start(Operation::Open(Open::default().into()));
-    client.answer(Response::Open(OpenAnswer { entry: entry(length), chunks: vec![] }));
+    let answer = OpenAnswer { entry: entry(length), ..OpenAnswer::default() };
+    client.answer(Response::Open(answer));
     client
 }
 
@@ -50,7 +51,7 @@ fn tell_extents(
         handle: handle(nth),
         chunk_offset,
     });
-    let (entry, extents) = (entry(length), extents.collect());
+    let (entry, extents) = (entry(length).into(), extents.collect());
     let answer = ReadExtentsAnswer { entry, extents, chunks, ..ReadExtentsAnswer::default() };
     client.tell(&call, Ok(Response::ReadExtents(answer)));
 }
@@ -107,6 +108,79 @@ fn what_a_range_has_of_each_chunk_is_read_at_once_up_to_what_is_committed() {
     assert_eq!((first.offset, first.size, first.committed), (40, 5, Some(120)), "SE2");
     assert_eq!(bytes_read(&again), [bytes_of(2, 5, 15), bytes_of(1, 40, 5)].concat());
     client.assert_asks_nobody();
+}
+
+#[test]
+fn an_open_brings_where_the_bytes_are_and_the_master_is_asked_nothing_more_to_read_them() {
+    let mut client = connected();
+    client.start(Operation::Open(Open::default().into()));
+    let call = client.call();
+    let Request::Open(asked) = &call.request else { panic!("{call:?}") };
+    assert!(asked.extents >= 200, "as many as there may be");
+    let extent = |nth: u64| StreamExtent {
+        offset: 10 * nth,
+        size: 10,
+        handle: handle(1 + nth % 2),
+        chunk_offset: 10 * (nth / 2),
+    };
+    let (entry, chunks) = (entry(2000), [1, 2].map(|nth| chunk(nth, 7, &[1, 2], None)).to_vec());
+    let extents = (0..200).map(extent).collect();
+    let told = ReadExtentsAnswer {
+        entry: entry.clone().into(),
+        chunks,
+        extents,
+        ..ReadExtentsAnswer::default()
+    };
+    let stream = Some(told.into());
+    let answer = OpenAnswer { entry, stream, ..OpenAnswer::default() };
+    client.tell(&call, Ok(Response::Open(answer)));
+    // All of it, piece by piece: the servers are asked, and no master.
+    for offset in (0..2000).step_by(500) {
+        let done = client.start(read(offset, 500));
+        let reads = [send(&mut client), send(&mut client)];
+        assert!(reads.iter().all(|read| read.size == 250), "{reads:?}");
+        assert_eq!(bytes_read(&done).len(), 500);
+        client.assert_asks_nobody();
+    }
+}
+
+#[test]
+fn extents_from_before_and_behind_a_replaced_range_are_not_mixed() {
+    let mut client = opened(100);
+    let done = client.start(read(0, 20));
+    tell_extents(&mut client, 0, 100, &[(0, 20, 1, 0)]);
+    send(&mut client);
+    assert_eq!(bytes_read(&done), bytes_of(1, 0, 20));
+    // What is told of the rest is of after bytes 10 to 30 were replaced.
+    let done = client.start(read(0, 40));
+    let call = client.call_of(|request| matches!(request, Request::ReadExtents(_)));
+    let told = |extents: &[(u64, u64, u64, u64)]| ReadExtentsAnswer {
+        entry: entry(100).into(),
+        extents: extents
+            .iter()
+            .map(|it| StreamExtent {
+                offset: it.0,
+                size: it.1,
+                handle: handle(it.2),
+                chunk_offset: it.3,
+            })
+            .collect(),
+        chunks: [1, 2].map(|nth| chunk(nth, 7, &[1, 2], None)).to_vec(),
+        replaced: RecordNumber::new(1),
+        ..ReadExtentsAnswer::default()
+    };
+    let rest = [(10, 20, 2, 0), (30, 70, 1, 30)];
+    client.tell(&call, Ok(Response::ReadExtents(told(&rest))));
+    let call = client.call_of(|request| matches!(request, Request::ReadExtents(_)));
+    let Request::ReadExtents(asked) = &call.request else { panic!("{call:?}") };
+    assert_eq!(asked.offset, 0, "all of it anew (SE1)");
+    let all = [(0, 10, 1, 0), (10, 20, 2, 0), (30, 70, 1, 30)];
+    client.tell(&call, Ok(Response::ReadExtents(told(&all))));
+    for _ in 0..3 {
+        send(&mut client);
+    }
+    let expected = [bytes_of(1, 0, 10), bytes_of(2, 0, 20), bytes_of(1, 30, 10)].concat();
+    assert_eq!(bytes_read(&done), expected);
 }
 
 #[test]
@@ -178,7 +252,7 @@ fn where_the_bytes_were_copied_to_another_chunk_all_is_looked_up_anew() {
                 let extents =
                     vec![StreamExtent { offset: 0, size: 100, handle: handle(3), chunk_offset: 0 }];
                 let chunks = vec![chunk(3, 7, &[1, 2], None)];
-                let entry = entry(100);
+                let entry = entry(100).into();
                 let answer =
                     ReadExtentsAnswer { entry, extents, chunks, ..ReadExtentsAnswer::default() };
                 client.tell(&call, Ok(Response::ReadExtents(answer)));

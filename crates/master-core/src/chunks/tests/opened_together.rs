@@ -16,7 +16,7 @@ use std::time::Duration;
 
 fn wish(path: &str, first: u64, count: u32) -> Open {
     let (path, first) = (CellPath::parse(path).expect("a path"), ChunkIndex::new(first));
-    Open { path, first, count }
+    Open { path, first, count, ..Open::default() }
 }
 
 impl World {
