@@ -279,6 +279,14 @@ impl Observer {
 }
 
 impl Observer {
+    /// All of a chunk was replaced (R46): it is nobody's any more.
+    fn let_go_of(&mut self, gone: ChunkHandle) {
+        let chunk = self.ledger.chunk(gone);
+        let place = (chunk.file, chunk.index);
+        self.ledger.by_place.remove(&place);
+        self.reach("replaced chunk let go of");
+    }
+
     /// The same, of a stream.
     fn logged_of_stream(&mut self, at: WorldTime, record: &Record, applied: &Applied) {
         let committed = match self.ledger.streams.take(record, applied) {
@@ -319,6 +327,10 @@ impl Observer {
                 if !done.chunks.is_empty() {
                     self.reach("settled chunk let go of");
                 }
+            }
+            Record::CommitBundles(_) => {
+                let Applied::BundlesCommitted(done) = applied else { return };
+                done.gone.iter().for_each(|gone| self.let_go_of(*gone));
             }
             Record::NoteSettled(_) => self.reach("stream found settled"),
             Record::AbandonChunk(abandon) => {

@@ -191,6 +191,11 @@ impl Deletions {
         }
     }
 
+    /// Whether anybody was ever told of a file.
+    pub(super) fn has_seen(&self, file: EntryId) -> bool {
+        self.seen.contains_key(&file)
+    }
+
     /// Whether a file's chunks may go, deleted files being kept so long; why not.
     pub(super) fn may_go(&self, file: EntryId, kept: Duration) -> Result<(), String> {
         let Some((paths, seen)) = self.seen.get(&file) else {

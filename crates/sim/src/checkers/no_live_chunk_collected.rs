@@ -9,8 +9,8 @@ use cairn_env::{ChunkDone, ChunkJob, ChunkResult};
 use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Response};
-use cairn_types::{ChunkHandle, ChunkVersion};
-use std::collections::BTreeMap;
+use cairn_types::{ChunkHandle, ChunkVersion, EntryId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Clocks drift, and the time is that of the last request.
@@ -24,6 +24,9 @@ pub(crate) struct NoLiveChunkCollected {
     kept: Duration,
     /// Thrown away before any log record named the chunk, and the version at which.
     unlogged: BTreeMap<ChunkHandle, Vec<(NodeId, ChunkVersion)>>,
+    /// Names of snapshots, of which some were never seen by anybody: what became of these nobody
+    /// was told.
+    copies: BTreeSet<EntryId>,
 }
 
 impl Checker for NoLiveChunkCollected {
@@ -53,7 +56,10 @@ impl Checker for NoLiveChunkCollected {
             Some((version, _))
                 if replica.version >= version && !replica.lost && !replica.flipped =>
             {
-                let mut files = ledger.files_of(*handle).into_iter();
+                let is_unseen =
+                    |file: &EntryId| self.copies.contains(file) && !self.deletions.has_seen(*file);
+                let files = ledger.files_of(*handle).into_iter();
+                let mut files = files.filter(|file| !is_unseen(file));
                 let may_go = files.try_for_each(|file| self.deletions.may_go(file, self.kept));
                 may_go.map_err(|why| {
                     format!(
@@ -87,6 +93,9 @@ impl Checker for NoLiveChunkCollected {
         if let Record::FoundCell(found) = record {
             let kept = Duration::from_millis(found.config.keep_deleted_ms);
             self.kept = kept.saturating_sub(SLACK);
+        }
+        if let Record::CopyEntries(copied) = record {
+            self.copies.extend(copied.entries.iter().map(|entry| entry.id));
         }
         let (handle, made_at) = match record {
             Record::OpenChunk(open) => (open.handle, open.version),
