@@ -85,6 +85,8 @@ cairn_types::message! {
         /// How much of it is committed; zero for a new one.
         5 => length: u64,
         6 => serial: SerialNumber,
+        /// So many have to hold a bundle in it; 0: as the whole answer says.
+        7 => commit_replicas: u32,
     }
 }
 cairn_types::message! {

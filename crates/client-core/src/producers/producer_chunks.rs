@@ -41,18 +41,26 @@ struct ProducerChunk {
     serial: SerialNumber,
     /// The last record that was sent here (PC2).
     last: RecordNumber,
+    /// So many of the servers have to hold a bundle (TFS §2.4).
+    needed: usize,
     /// Bundles here that are not committed.
     uncommitted: u32,
     standing: ChunkStanding,
 }
 
 impl ProducerChunk {
-    fn new(chunk: OpenStreamChunk) -> Self {
+    /// `usual`: how many have to hold a bundle where nothing is said of the chunk itself.
+    fn new(chunk: OpenStreamChunk, usual: u32) -> Self {
         let OpenStreamChunk { handle, version, replicas, length, serial, .. } = chunk;
+        let needed = if chunk.commit_replicas > 0 { chunk.commit_replicas } else { usual };
+        let needed = usize::try_from(needed).unwrap_or(usize::MAX).max(1);
+        // With fewer servers than that nothing in it would ever be committed: it is left.
+        let can_do = replicas.len() >= needed;
         Self {
             handle,
             version,
-            standing: if replicas.is_empty() { ChunkStanding::Broken } else { ChunkStanding::Open },
+            standing: if can_do { ChunkStanding::Open } else { ChunkStanding::Broken },
+            needed,
             servers: replicas,
             end: length,
             serial,
@@ -94,7 +102,6 @@ pub(crate) struct ProducerChunks {
     /// All that were ever left. A master that took over offers them anew, for what is left is soft:
     /// but servers may have bundles of this producer in them that went elsewhere (PC4).
     left: BTreeSet<ChunkHandle>,
-    commit_replicas: u32,
     /// Until when each is told to the master.
     unreachable: BTreeMap<ServerId, Time>,
 }
@@ -128,10 +135,9 @@ impl ProducerChunks {
 
     /// The servers of a chunk, and how many of them will do.
     pub(crate) fn servers(&mut self, handle: ChunkHandle) -> (Vec<ReplicaAt>, usize) {
-        let commit_replicas = usize::try_from(self.commit_replicas).unwrap_or(usize::MAX);
-        let servers = self.get_mut(handle).servers.clone();
-        let enough = commit_replicas.max(1);
-        (servers, enough)
+        let chunk = self.get_mut(handle);
+        assert!(chunk.needed <= chunk.servers.len(), "a chunk that cannot do is left");
+        (chunk.servers.clone(), chunk.needed)
     }
 
     /// So many bundles of a chunk are committed, or elsewhere.
@@ -186,7 +192,6 @@ impl ProducerChunks {
 
     /// The master says what is open; false where it still has one that was left.
     pub(crate) fn allocated(&mut self, answer: AllocateChunksAnswer) -> bool {
-        self.commit_replicas = answer.commit_replicas;
         let is_named = |handle| answer.chunks.iter().any(|chunk| chunk.handle == handle);
         for chunk in self.chunks.iter_mut().filter(|chunk| !is_named(chunk.handle)) {
             // It was closed for another reason; what is committed of it stays.
@@ -198,7 +203,7 @@ impl ProducerChunks {
         for chunk in answer.chunks.into_iter().take(PRODUCER_CHUNKS_MAX) {
             let known = self.chunks.iter().any(|it| it.handle == chunk.handle);
             if !known && !self.leaving.contains(&chunk.handle) {
-                self.chunks.push(ProducerChunk::new(chunk));
+                self.chunks.push(ProducerChunk::new(chunk, answer.commit_replicas));
             }
         }
         self.leaving.is_empty()
@@ -224,6 +229,22 @@ mod tests {
         };
         let chunks = handles.iter().map(chunk).collect();
         AllocateChunksAnswer { chunks, commit_replicas: 2 }
+    }
+
+    #[test]
+    fn each_chunk_has_a_number_of_its_own_that_have_to_hold_a_bundle_and_what_cannot_is_left() {
+        let (mut chunks, mut told) = (ProducerChunks::default(), answer(&[1, 2, 3]));
+        let lone = told.chunks[1].replicas[..1].to_vec();
+        (told.chunks[1].replicas, told.chunks[1].commit_replicas) = (lone.clone(), 1);
+        told.chunks[2].replicas = lone;
+        assert!(chunks.allocated(told));
+        let needed = |chunks: &mut ProducerChunks, handle| {
+            let (servers, needed) = chunks.servers(ChunkHandle::new(handle));
+            (servers.len(), needed)
+        };
+        assert_eq!((needed(&mut chunks, 1), needed(&mut chunks, 2)), ((2, 2), (1, 1)));
+        let wanted = chunks.wanted(false, 1000, Time::default()).expect("one is to be left");
+        assert_eq!(wanted.leaves, [ChunkHandle::new(3)]);
     }
 
     #[test]

@@ -60,6 +60,7 @@ fn stream_chunk(nth: u64, servers: &[u64]) -> OpenStreamChunk {
         replicas: servers.iter().map(|n| server(*n)).collect(),
         length: 0,
         serial: SerialNumber::default(),
+        commit_replicas: 0,
     }
 }
 

@@ -364,16 +364,19 @@ impl StreamWork {
     ) -> Result<AllocateChunksAnswer, Failure> {
         let producer = listing::producer(view, (wish.file, wish.producer, wish.epoch))?;
         let open = producer.chunks.iter().filter(|it| !self.sealing.is_left(**it));
-        let chunks: Vec<OpenStreamChunk> =
+        let mut chunks: Vec<OpenStreamChunk> =
             open.filter_map(|it| sealing::described(view, *it)).collect();
         if chunks.is_empty() {
             let none = || Failure::not_done(ErrorCode::Busy, "its chunks are not there yet");
             return Err(failure.unwrap_or_else(none));
         }
         let stream = stream(view, wish.file)?;
-        let size = |it: &OpenStreamChunk| u32::try_from(it.replicas.len()).unwrap_or(u32::MAX);
-        let commit_replicas = chunks.iter().map(|it| replicas_needed(&stream, size(it)));
-        let commit_replicas = commit_replicas.max().unwrap_or_default();
+        for chunk in &mut chunks {
+            let size = u32::try_from(chunk.replicas.len()).unwrap_or(u32::MAX);
+            chunk.commit_replicas = replicas_needed(&stream, size);
+        }
+        // For clients that ask what holds for all.
+        let commit_replicas = chunks.iter().map(|it| it.commit_replicas).max().unwrap_or_default();
         Ok(AllocateChunksAnswer { chunks, commit_replicas })
     }
 

@@ -189,5 +189,6 @@ pub(super) fn described(view: &View<'_>, handle: ChunkHandle) -> Option<OpenStre
         replicas,
         length: row.length,
         serial: row.serial,
+        commit_replicas: 0,
     })
 }
