@@ -264,7 +264,8 @@ pub(crate) fn judge_jobs(
     // One that is dead is told of until somebody forgets it.
     let runs = |job: &JobStatus| running.iter().any(|it| job.id.ends_with(&it.to_string()));
     let may_stand = |job: &&JobStatus| match job.kind {
-        JobKind::Repair => job.state == JobState::Waiting && lacking,
+        // What is on a server that is to be emptied, with no other place for it, waits here, too.
+        JobKind::Repair => job.state == JobState::Waiting && stuck,
         JobKind::Drain => job.state == JobState::Done || stuck || !runs(job),
         // It is told of as long as a stream may grow.
         JobKind::Settle => true,
