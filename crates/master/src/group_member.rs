@@ -76,7 +76,8 @@ pub(crate) struct GroupMember {
     shadow: Shadow,
     /// How others reach this member, where it is told.
     address: Address,
-    is_told_out: bool,
+    /// Others said that it is none of them, as of this record of the group's; zero: nobody did.
+    told_out_as_of: LogIndex,
     /// It is a member no more, and has known that since then.
     out_since: Option<Time>,
     /// Before then it does not ask again.
@@ -92,7 +93,7 @@ pub(crate) struct GroupMember {
 impl GroupMember {
     pub(crate) fn new(consensus: Consensus, hello: Hello) -> Self {
         let (link, changes) = (GroupLink::default(), MemberChanges::default());
-        let (address, is_told_out) = (Address::default(), false);
+        let (address, told_out_as_of) = (Address::default(), LogIndex::default());
         let (out_since, stops_until) = (None, None);
         let (shadow, former, tried) = (Shadow::default(), None, Vec::new());
         Self {
@@ -103,7 +104,7 @@ impl GroupMember {
             callers: Callers::default(),
             shadow,
             address,
-            is_told_out,
+            told_out_as_of,
             out_since,
             asks_next: Time::default(),
             former,
@@ -123,7 +124,7 @@ impl GroupMember {
         let me = self.hello.server;
         if self.is_out() {
             let since = *self.out_since.get_or_insert(now);
-            let is_over = self.is_told_out && now >= since + SENDS_ON_FOR.max(silence);
+            let is_over = self.is_told_out() && now >= since + SENDS_ON_FOR.max(silence);
             return (is_over || self.stops_until.is_some()).then_some(TAKEN_OUT);
         }
         self.out_since = None;
@@ -136,7 +137,18 @@ impl GroupMember {
 
     /// Whether it is a member no more (GM2).
     fn is_out(&self) -> bool {
-        self.is_told_out || self.consensus.members().get(self.hello.server).is_none()
+        self.is_told_out() || self.consensus.members().get(self.hello.server).is_none()
+    }
+
+    /// Whether the others' word that it is out holds: its own log may know of a later record by
+    /// which it was taken in again.
+    fn is_told_out(&self) -> bool {
+        let members = self.consensus.members();
+        let told = self.told_out_as_of;
+        told > members.as_of
+            || told > LogIndex::default()
+                && told == members.as_of
+                && members.get(self.hello.server).is_none()
     }
 
     /// It is asked to stop (GM3).
@@ -229,10 +241,7 @@ impl GroupMember {
         match result {
             Ok(Answer { response: Response::ConsensusMessages(answer), .. }) => {
                 // GM2
-                let members = self.consensus.members();
-                self.is_told_out |= answer.out_as_of > members.as_of
-                    || answer.out_as_of == members.as_of
-                        && members.get(self.hello.server).is_none();
+                self.told_out_as_of = self.told_out_as_of.max(answer.out_as_of);
                 Ok(())
             }
             _ => self.consensus.unreachable(member),
