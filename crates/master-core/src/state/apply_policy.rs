@@ -111,17 +111,7 @@ impl PolicyChanges<'_> {
         // With --apply it gets all that it would get, were it made now.
         let named = if record.apply { PolicyPartNames::ALL } else { named };
         let wanted = policies.said(id).over(inherited);
-        let brought = EntryRecord {
-            replication: if named.replication { wanted.replication } else { file.replication },
-            synced: if named.durability { wanted.synced } else { file.synced },
-            commit_replicas: if named.commit_replicas && file.layout == Layout::Stream {
-                wanted.commit_replicas
-            } else {
-                file.commit_replicas
-            },
-            ..file
-        };
-        self.names.set(id, &brought);
+        self.names.set(id, &file.brought_to(wanted, named));
         if !named.replication || file.chunk_count == 0 {
             return None;
         }

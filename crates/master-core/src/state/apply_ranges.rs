@@ -13,23 +13,12 @@ use super::apply_chunks::handle_taken;
 use super::apply_streams::StreamChanges;
 use super::chunk_table::ChunkRecord;
 use super::entry_record::EntryRecord;
-use super::streams::Extent;
 use crate::applied::{Applied, Changed};
 use crate::stream_records::{NoteSettled, ReplaceRange};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkIndex, EntryId};
 use std::collections::BTreeMap;
-
-/// What a range of a file is made of.
-struct PresentRange {
-    /// The extents that it touches, as they stand.
-    extents: Vec<Extent>,
-    /// What lies before and behind it in the first and in the last of them.
-    rests: Vec<Extent>,
-    /// Bytes of it by chunk.
-    taken: BTreeMap<ChunkIndex, u64>,
-}
 
 impl StreamChanges<'_> {
     /// Puts a chunk in the place of a range; gives the places of the chunks of which the file has
@@ -54,7 +43,7 @@ impl StreamChanges<'_> {
             let line = format!("file {}: no chunk has so many bytes", id.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
         };
-        let present = self.present((id, &file), record, end)?;
+        self.check_copied((id, &file), record, end)?;
         self.chunks.insert(
             handle,
             &ChunkRecord {
@@ -72,30 +61,26 @@ impl StreamChanges<'_> {
             changed.first = Some(handle);
         }
         self.names.set(id, &changed);
-        present.extents.iter().for_each(|extent| self.streams.remove_extent(id, extent));
-        present.rests.iter().for_each(|rest| self.streams.set_extent(id, rest));
-        self.streams.set_extent(id, &Extent { end, index, chunk_offset: 0, size });
+        let cut = self.streams.replace_extents(id, record.offset, (index, 0, size));
         let settled = self.streams.settled_mut();
         settled.set_left(id, index, size);
         if let Some(to) = record.settled_to {
             settled.set_settled_to(id, to.max(settled.settled_to(id)).min(file.length));
         }
-        Ok(self.let_go(id, &changed, &present))
+        Ok(self.let_go((id, &changed), &cut))
     }
 
-    /// What stands there, if that is what was copied (RG1).
-    fn present(
+    /// Refuses a range of which something else stands there by now than was copied (RG1).
+    fn check_copied(
         &self,
         (id, file): (EntryId, &EntryRecord),
         record: &ReplaceRange,
         end: u64,
-    ) -> Result<PresentRange, Failure> {
+    ) -> Result<(), Failure> {
         let other = || {
             let line = format!("file {}: another chunk has some of it by now", id.short());
             Failure::not_done(ErrorCode::Busy, line)
         };
-        let mut present =
-            PresentRange { extents: Vec::new(), rests: Vec::new(), taken: BTreeMap::new() };
         let (mut at, mut named) = (record.offset, record.replaced.iter());
         for extent in self.streams.extents_from(id, record.offset) {
             if at >= end {
@@ -113,47 +98,27 @@ impl StreamChanges<'_> {
             if (!is_same && !broken(Rule::R45)) || is_written {
                 return Err(other());
             }
-            if at > extent.offset() {
-                let size = at - extent.offset();
-                present.rests.push(Extent { end: at, size, ..extent });
-            }
-            if end < extent.end {
-                let (taken, size) = (offset + size, extent.end - end);
-                present.rests.push(Extent { chunk_offset: taken, size, ..extent });
-            }
-            *present.taken.entry(extent.index).or_default() += size;
-            present.extents.push(extent);
             at += size;
         }
         if at != end || named.next().is_some() {
             return Err(other());
         }
-        Ok(present)
+        Ok(())
     }
 
     /// Counts what the file has left of its chunks; gives those of which that is nothing (RG2).
     fn let_go(
         &mut self,
-        id: EntryId,
-        file: &EntryRecord,
-        present: &PresentRange,
+        (id, file): (EntryId, &EntryRecord),
+        cut: &BTreeMap<ChunkIndex, u64>,
     ) -> Vec<(ChunkIndex, ChunkHandle)> {
         let mut gone = Vec::new();
-        for (index, taken) in &present.taken {
-            let known = self.streams.settled().left(id, *index);
-            let left = match known {
-                Some(left) => left.saturating_sub(*taken),
-                // It was sealed before that was counted: what stands there now is all.
-                None => {
-                    let all = self.streams.extents_from(id, 0);
-                    all.filter(|it| it.index == *index).map(|it| it.size).sum()
-                }
-            };
+        for (index, left) in self.streams.left_of(id, cut) {
             // R45 broken: a chunk goes while some of it is needed.
             let left = if broken(Rule::R45) { 0 } else { left };
-            self.streams.settled_mut().set_left(id, *index, left);
-            if let Some(handle) = self.chunks.of_record(id, file, *index).filter(|_| left == 0) {
-                gone.push((*index, handle));
+            self.streams.settled_mut().set_left(id, index, left);
+            if let Some(handle) = self.chunks.of_record(id, file, index).filter(|_| left == 0) {
+                gone.push((index, handle));
             }
         }
         gone

@@ -6,9 +6,9 @@
 //! ```
 //! - OM1: a bundle is committed whole or not at all, and one that is not ends its request.
 //! - OM2: a number is committed once: whoever asks again is answered by what is kept (R38, R39).
-//! - OM4: where a stream is open exclusively, its holder alone commits, and replaces only (R46).
 //! - OM3: what is committed of a chunk when it is sealed, all of its set have applied (R41); but
 //!   where a decision was made without one that had more (R28).
+//! - OM4: where a stream is open exclusively, its holder alone commits, and replaces only (R46).
 
 use super::apply_quota::QuotaCheck;
 use super::chunk_table::{ChunkRecord, ChunkTable};
@@ -27,7 +27,7 @@ use cairn_types::planted::{Rule, broken};
 use cairn_types::{
     ChunkHandle, ChunkIndex, Content, EntryId, EntryKind, Epoch, Layout, ProducerId, RecordNumber,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long cursors and outcomes are kept after a producer's last commit (R47).
 pub(crate) const CURSORS_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
@@ -46,8 +46,8 @@ pub(super) struct StreamChanges<'a> {
 struct GrowingStream {
     length: u64,
     producer: ProducerRecord,
-    /// Chunks of which some bytes were replaced.
-    cut: BTreeSet<ChunkIndex>,
+    /// Bytes that were replaced, by the chunk that had them.
+    cut: BTreeMap<ChunkIndex, u64>,
 }
 
 impl StreamChanges<'_> {
@@ -185,7 +185,7 @@ impl StreamChanges<'_> {
             return Ok((fenced, BTreeSet::new()));
         }
         let mut bundles = Vec::with_capacity(record.bundles.len());
-        let (length, number, cut) = (entry.length, producer.number, BTreeSet::new());
+        let (length, number, cut) = (entry.length, producer.number, BTreeMap::new());
         let mut growing = GrowingStream { length, producer, cut };
         for bundle in &record.bundles {
             let committed = self.commit_one((record, &entry), &mut growing, bundle);
@@ -248,7 +248,9 @@ impl StreamChanges<'_> {
         let range = (chunk.index, row.length, bundle.size);
         let offset = if let Some(at) = bundle.replaces {
             check_range(file, (at, bundle.size), *offset)?;
-            cut.append(&mut self.streams.replace_extents(file, at, range));
+            for (index, size) in self.streams.replace_extents(file, at, range) {
+                *cut.entry(index).or_default() += size;
+            }
             at
         } else {
             let Some(length) = offset.checked_add(bundle.size) else {
@@ -297,14 +299,19 @@ impl StreamChanges<'_> {
 
     /// Those of the chunks of which bytes were replaced that the file has nothing of any more; of
     /// the others it is counted anew how much it has, where that is counted (R45).
-    fn without_bytes(&mut self, file: EntryId, cut: &BTreeSet<ChunkIndex>) -> BTreeSet<ChunkIndex> {
-        let bytes = self.streams.bytes_of(file, cut);
-        for (index, left) in &bytes {
+    fn without_bytes(
+        &mut self,
+        file: EntryId,
+        cut: &BTreeMap<ChunkIndex, u64>,
+    ) -> BTreeSet<ChunkIndex> {
+        let left = self.streams.left_of(file, cut);
+        for (index, left) in &left {
+            // What is written still is counted when it is sealed.
             if self.streams.settled().left(file, *index).is_some() {
                 self.streams.settled_mut().set_left(file, *index, *left);
             }
         }
-        bytes.into_iter().filter(|(_, left)| *left == 0).map(|(index, _)| index).collect()
+        left.into_iter().filter(|(_, left)| *left == 0).map(|(index, _)| index).collect()
     }
 
     /// Nobody writes a chunk any more.
@@ -363,8 +370,10 @@ impl StreamChanges<'_> {
         if self.settles && row.length > 0 {
             // Some of it may have been replaced already (R46).
             let is_whole = self.streams.replaced(row.file).get() == 0;
-            let counted = self.streams.bytes_of(row.file, &BTreeSet::from([chunk.index]));
-            let left = if is_whole { row.length } else { counted[&chunk.index] };
+            let left = match is_whole {
+                true => row.length,
+                false => self.streams.bytes_of(row.file, &[chunk.index].into())[&chunk.index],
+            };
             let settled = self.streams.settled_mut();
             settled.set_left(row.file, chunk.index, left);
             settled.set_pending(row.file, true);

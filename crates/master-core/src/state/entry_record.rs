@@ -9,7 +9,10 @@
 
 use super::attribute_table::AttributesNumber;
 use super::packing::{Packed, put_near, put_number};
-use cairn_types::{Attributes, ChunkHandle, Content, Entry, EntryId, EntryKind, Layout, WallTime};
+use cairn_types::{
+    Attributes, ChunkHandle, Content, Entry, EntryId, EntryKind, Layout, Policy, PolicyPartNames,
+    WallTime,
+};
 use std::ops::Range;
 
 const DIRECTORY: u8 = 1;
@@ -85,6 +88,22 @@ impl EntryRecord {
     #[must_use]
     pub fn first_within(&self, indexes: &Range<u64>) -> Option<ChunkHandle> {
         self.first.filter(|_| indexes.start == 0 && indexes.end.min(self.chunk_count) > 0)
+    }
+
+    /// The file with those parts of a policy that can change of one that is there.
+    pub(super) fn brought_to(self, wanted: Policy, parts: PolicyPartNames) -> Self {
+        let is_stream = self.layout == Layout::Stream;
+        let pick = |is_named, wanted, has| if is_named { wanted } else { has };
+        Self {
+            replication: pick(parts.replication, wanted.replication, self.replication),
+            synced: if parts.durability { wanted.synced } else { self.synced },
+            commit_replicas: pick(
+                parts.commit_replicas && is_stream,
+                wanted.commit_replicas,
+                self.commit_replicas,
+            ),
+            ..self
+        }
     }
 
     pub(super) fn directory(parent: EntryId, modified: WallTime) -> Self {

@@ -12,13 +12,11 @@
 //!   the file itself says is heeded.
 
 use super::chunk_table::{ChunkRecord, ChunkTable};
-use super::entry_record::EntryRecord;
 use super::names::NameTree;
 use super::policies::{Policies, PolicyTable};
 use super::shared_chunks::SharedChunks;
 use cairn_types::{
-    CellConfig, ChunkHandle, ChunkIndex, EntryId, EntryKind, JobId, Layout, PolicyPartNames,
-    WallTime,
+    CellConfig, ChunkHandle, ChunkIndex, EntryId, EntryKind, JobId, PolicyPartNames, WallTime,
 };
 
 cairn_types::message! {
@@ -131,16 +129,7 @@ impl PolicySlice<'_> {
         let Some(file) = self.names.entry(id) else { return };
         let policies = Policies { table: self.policies, names: self.names, config: self.config };
         let wanted = policies.said(id).over(policies.in_directory(directory));
-        let brought = EntryRecord {
-            replication: if job.parts.replication { wanted.replication } else { file.replication },
-            synced: if job.parts.durability { wanted.synced } else { file.synced },
-            commit_replicas: if job.parts.commit_replicas && file.layout == Layout::Stream {
-                wanted.commit_replicas
-            } else {
-                file.commit_replicas
-            },
-            ..file
-        };
+        let brought = file.brought_to(wanted, job.parts);
         if brought != file {
             self.names.set(id, &brought);
             job.changed += 1;

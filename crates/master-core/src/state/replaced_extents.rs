@@ -16,19 +16,19 @@ impl StreamTables {
         self.exclusive(file).map(|(_, record)| record.number).unwrap_or_default()
     }
 
-    /// Puts bytes of a chunk in the place of as many that stand at `offset` of a file (OE1); which
-    /// chunks these were of.
+    /// Puts bytes of a chunk in the place of as many that stand at `offset` of a file (OE1); how
+    /// many of which chunks these were.
     pub(super) fn replace_extents(
         &mut self,
         file: EntryId,
         offset: u64,
         (index, chunk_offset, size): (ChunkIndex, u64, u64),
-    ) -> BTreeSet<ChunkIndex> {
+    ) -> BTreeMap<ChunkIndex, u64> {
         assert!(size > 0, "an extent has bytes (OE1)");
         let end = offset + size;
         let within = self.extents_from(file, offset).take_while(|it| it.offset() < end);
-        let cut: Vec<Extent> = within.collect();
-        for extent in &cut {
+        let mut cut = BTreeMap::new();
+        for extent in &within.collect::<Vec<_>>() {
             self.remove_extent(file, extent);
             let before = offset.saturating_sub(extent.offset());
             if before > 0 {
@@ -41,13 +41,32 @@ impl StreamTables {
                 let right = Extent { size: behind, chunk_offset, ..*extent };
                 self.set_extent(file, &right);
             }
+            *cut.entry(extent.index).or_default() += extent.size - before - behind;
         }
         let put = Extent { end, index, chunk_offset, size };
         self.set_extent(file, &put);
-        cut.into_iter().map(|extent| extent.index).collect()
+        cut
     }
 
-    /// How many bytes of these chunks a file's extents have.
+    /// What a file has left of chunks of which so many bytes were replaced: by what is counted
+    /// (SS1), and by its extents where nobody has counted.
+    pub(super) fn left_of(
+        &self,
+        file: EntryId,
+        cut: &BTreeMap<ChunkIndex, u64>,
+    ) -> BTreeMap<ChunkIndex, u64> {
+        let counted = |index| self.settled().left(file, index);
+        let unknown = cut.keys().copied().filter(|index| counted(*index).is_none());
+        let mut left = self.bytes_of(file, &unknown.collect());
+        for (index, cut) in cut {
+            if let Some(before) = counted(*index) {
+                left.insert(*index, before.saturating_sub(*cut));
+            }
+        }
+        left
+    }
+
+    /// How many bytes of these chunks a file's extents have; it walks over all of them.
     pub(super) fn bytes_of(
         &self,
         file: EntryId,

@@ -4,7 +4,7 @@ use super::map::DamageMark;
 use super::streams::StreamTables;
 use cairn_types::{ChunkIndex, EntryId, Random};
 use proptest::prelude::{any, proptest};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const FILE: EntryId = EntryId::new(7);
 const INDEXES: u64 = 6;
@@ -36,11 +36,25 @@ proptest! {
             } else {
                 let at = random.below(length - size + 1) as usize;
                 let there = at..at + size as usize;
-                let were: BTreeSet<u64> = model[there.clone()].iter().map(|it| it.0).collect();
+                let of = |bytes: &[(u64, u64)], it: u64| {
+                    bytes.iter().filter(|byte| byte.0 == it).count() as u64
+                };
+                // Of every other chunk it is counted how much the file has; nothing is put into
+                // those any more.
+                for it in (0..INDEXES).filter(|it| *it != index) {
+                    let left = if it % 2 == 0 { of(&model, it) } else { 0 };
+                    tables.settled_mut().set_left(FILE, ChunkIndex::new(it), left);
+                }
+                tables.settled_mut().set_left(FILE, ChunkIndex::new(index), 0);
+                let lost = &model[there.clone()];
+                let were = (0..INDEXES).map(|it| (ChunkIndex::new(it), of(lost, it)));
+                let were: BTreeMap<ChunkIndex, u64> = were.filter(|it| it.1 > 0).collect();
                 let cut = tables.replace_extents(FILE, at as u64, range);
-                let cut: BTreeSet<u64> = cut.into_iter().map(ChunkIndex::get).collect();
-                assert_eq!(cut, were, "which chunks have lost some");
+                assert_eq!(cut, were, "which chunks have lost how much");
                 model.splice(there, fresh);
+                for (it, left) in tables.left_of(FILE, &cut) {
+                    assert_eq!(left, of(&model, it.get()), "what is left of {it}");
+                }
             }
             assert_eq!(bytes_of(&tables), model);
             let all: BTreeSet<ChunkIndex> = (0..INDEXES).map(ChunkIndex::new).collect();

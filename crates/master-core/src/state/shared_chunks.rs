@@ -74,16 +74,6 @@ impl SharedChunks {
         self.others(handle).next().is_some()
     }
 
-    /// Another file refers to a chunk.
-    #[cfg(test)]
-    pub(super) fn add(&mut self, handle: ChunkHandle, file: EntryId, index: ChunkIndex) {
-        assert!(!file.is_none(), "a file has an id");
-        assert!(!handle.is_none(), "what is shared is a chunk");
-        let mut packed = Vec::new();
-        put_number(&mut packed, index.get());
-        self.0.set(&key(handle, file), &packed);
-    }
-
     /// Further files refer to chunks, each at an index.
     pub(super) fn add_all(&mut self, rows: &[(ChunkHandle, EntryId, ChunkIndex)]) {
         assert!(rows.iter().all(|(_, file, _)| !file.is_none()), "a file has an id");
@@ -161,7 +151,7 @@ mod tests {
         }
         for other in [file(2), file(3)] {
             chunks.set_place((other, INDEX), CHUNK);
-            shared.add(CHUNK, other, INDEX);
+            shared.add_all(&[(CHUNK, other, INDEX)]);
         }
         (chunks, shared)
     }
