@@ -79,6 +79,7 @@ impl Cell {
         }
         let began = tokio::time::Instant::now();
         let opened = loop {
+            // Each asking is a mutation of its own: a refusal is remembered as the answer to it.
             match self.open_now(file.entry().id).await {
                 Err(error)
                     if options.waits

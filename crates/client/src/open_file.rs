@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long a question for more of a stream waits at the master.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A stream that grows all the time is asked for no more often: what comes meanwhile is read
-/// together, and a hundred followers cost the master no more than some thousand answers a second.
+/// together, and a follower costs the master 200 answers a second at most.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A file that is open; the last who holds it forgets it, unless it was closed.

@@ -577,7 +577,8 @@ impl Consensus {
         if leads != led {
             let is_given_up = leads.is_none() && led == Some(Term::new(term));
             if is_given_up && !self.leadership.is_handed_over() {
-                self.held.leave_to_another(&self.membership, self.me, Term::new(term));
+                let told = self.membership.take_over_message(Term::new(term));
+                told.into_iter().for_each(|message| self.held.put(message));
             }
             // Nothing has been proposed yet: the last entry is the library's own.
             let first = LogIndex::new(raft.raft_log.last_index());

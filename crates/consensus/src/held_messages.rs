@@ -4,9 +4,7 @@
 //! - HM2: an answer to a heartbeat says only that this member follows that term: it waits for term
 //!   and vote, and for no records, or a slow disk would cost the primary its leadership.
 
-use crate::membership::Membership;
 use cairn_protocol::{ConsensusKind, ConsensusMessage};
-use cairn_types::{ServerId, Term};
 use std::collections::VecDeque;
 
 /// Messages, each with the number of what has to be durable first.
@@ -20,15 +18,6 @@ impl HeldMessages {
     /// A message that waits for nothing.
     pub(crate) fn put(&mut self, message: ConsensusMessage) {
         self.free.push(message);
-    }
-
-    /// Who gave up being primary of this term, though no other is, tells the member that it heard
-    /// last to stand for election, and leaves it to luck whether that is heard (LD5).
-    pub(crate) fn leave_to_another(&mut self, all: &Membership, from: ServerId, term: Term) {
-        if let Some(to) = all.successor(from, |id| all.heard(*id)) {
-            let kind = ConsensusKind::TakeOver;
-            self.put(ConsensusMessage { kind, from, to, term, ..ConsensusMessage::default() });
-        }
     }
 
     /// A message that waits until this is durable; `votes_wait`: term or vote is part of it.

@@ -10,7 +10,8 @@
 use crate::consensus_error::ConsensusError;
 use crate::entries::to_library_change;
 use crate::member_log::MemberLog;
-use cairn_types::{LogIndex, MemberStanding, Members, MembersChange, ServerId, Time};
+use cairn_protocol::{ConsensusKind, ConsensusMessage};
+use cairn_types::{LogIndex, MemberStanding, Members, MembersChange, ServerId, Term, Time};
 use raft::StateRole;
 use raft::prelude::RawNode;
 use std::collections::BTreeMap;
@@ -47,6 +48,14 @@ impl Membership {
         let others = self.members().all.iter().filter(|member| member.id != me);
         let voters = others.filter(|member| member.standing != MemberStanding::Learner);
         voters.map(|member| member.id).max_by_key(fitness)
+    }
+
+    /// Who gave up being primary of this term, though no other is, tells the member that it heard
+    /// last to stand for election, and leaves it to luck whether that is heard (LD5).
+    pub(crate) fn take_over_message(&self, term: Term) -> Option<ConsensusMessage> {
+        let to = self.successor(self.me, |id| self.heard(*id))?;
+        let (kind, from) = (ConsensusKind::TakeOver, self.me);
+        Some(ConsensusMessage { kind, from, to, term, ..ConsensusMessage::default() })
     }
 
     /// Whether nobody else belongs to it.

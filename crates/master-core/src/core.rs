@@ -287,10 +287,9 @@ impl MasterCore {
         match &applied {
             Applied::ChunkAbandoned(gone) => self.chunks.forget_chunks(&[gone.handle]),
             Applied::RangeReplaced(gone) => self.chunks.forget_chunks(&gone.chunks),
+            Applied::BundlesCommitted(committed) => self.chunks.forget_chunks(&committed.gone),
+            // Of what else takes chunks away, `purged` tells.
             _ => {}
-        }
-        if let Applied::BundlesCommitted(committed) = &applied {
-            self.chunks.forget_chunks(&committed.gone);
         }
         self.chunks.forget_chunks(purged);
         self.chunks.look_at(now, &self.state, &regoaled);

@@ -146,7 +146,7 @@ mod tests {
             park(&mut parked, who, (1 + who % 100, 5, 50_000));
         }
         // A million ticks, and as many commits to other streams: to look at all who wait each time
-        // would take minutes (PF1).
+        // would be 2 * 10^10 looks (PF1).
         for nanos in 0..1_000_000 {
             assert!(parked.take_over(Time::from_nanos(nanos)).is_empty());
             assert!(parked.take_longer(EntryId::new(5_000), 9).is_empty());

@@ -13,8 +13,8 @@ use cairn_consensus::CommittedRecord;
 use cairn_env::EffectId;
 use std::collections::VecDeque;
 
-/// Bytes of records that a turn applies: a slice of a snapshot, or some thirty creations. Twice as
-/// many are twice what a look-up waits, half as many make turns dearer than what they do.
+/// Bytes of records that a turn applies: a slice of a snapshot, or some thirty creations. More of
+/// them are a longer wait for a look-up, fewer are more turns, each of which has its cost.
 const TURN_SIZE: usize = 4 << 10;
 
 /// The records, and what the turn may still apply.

@@ -257,9 +257,7 @@ impl Chunks {
             clone_rate,
         })
     }
-}
 
-impl Chunks {
     /// What of what a server holds can go; `chunks` are those of its reports.
     fn take_garbage(
         &mut self,

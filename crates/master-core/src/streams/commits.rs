@@ -106,8 +106,8 @@ fn check_holders(view: &View<'_>, bundle: &Bundle) -> Result<(), NotHeld> {
         .filter(|holder| is_believed(view, (handle, &chunk), holder))
         .map(|holder| holder.server)
         .collect();
-    let needed = view.state.entry(chunk.file).map_or(0, |it| replicas_needed(&it, chunk.set_size));
-    let needed = needed.max(1) as usize;
+    let needed = view.state.entry(chunk.file).map_or(1, |it| replicas_needed(&it, chunk.set_size));
+    let needed = needed as usize;
     assert!(needed > 0, "a bundle that nobody holds is not committed");
     if believed.len() >= needed {
         return Ok(());

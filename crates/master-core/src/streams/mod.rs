@@ -389,8 +389,8 @@ impl StreamWork {
     pub(crate) fn on_tick(&mut self, step: &mut Step<'_>, chunks: &mut Chunks) {
         self.followers.on_tick(step);
         self.exclusive.on_tick(step);
-        let kept_open = self.settling.on_tick(step, chunks);
-        self.sealing.leave(kept_open);
+        let to_leave = self.settling.on_tick(step, chunks);
+        self.sealing.leave(to_leave);
         self.sealing.on_tick(step, chunks);
         self.go_on(step, chunks);
     }
