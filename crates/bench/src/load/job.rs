@@ -27,7 +27,7 @@ pub(crate) enum CallerJob {
     /// Each caller a producer that appends `a_second` records that hold when they were.
     ProducePaced { root: String, seconds: u64, a_second: f64, record_size: u64 },
     /// Follows such a stream until it stands still: from a record's append to each reader.
-    Follow { root: String, seconds: u64, a_second: f64 },
+    Follow { root: String, seconds: u64 },
     /// Each caller `producers` producers that put a bundle to the master every second; no bytes.
     Commits { root: String, producers: u64, seconds: u64 },
     /// Each caller `waiters` who wait until such a stream is longer.
@@ -145,9 +145,7 @@ impl CallerJob {
             Self::Append { operations, batch, record_size, .. } => {
                 bytes_jobs::append(cell, &place, (*operations, *batch), *record_size).await?
             }
-            Self::Follow { seconds, a_second, .. } => {
-                producer_jobs::follow(cell, &place, (*seconds, *a_second)).await?
-            }
+            Self::Follow { seconds, .. } => producer_jobs::follow(cell, &place, *seconds).await?,
             Self::Create { naming, operations, batch, at_most, .. } => {
                 name_jobs::create(cell, &place, *naming, (*operations, *at_most), *batch).await?
             }

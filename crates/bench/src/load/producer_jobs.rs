@@ -97,7 +97,7 @@ pub(super) async fn produce_paced(
 pub(super) async fn follow(
     cell: &Cell,
     place: &CellPath,
-    (seconds, _): (u64, f64),
+    seconds: u64,
 ) -> Result<LoadTally, Error> {
     let stream = cell.open_stream(&stream_path(place)).await?;
     let mut records = stream.records_follow(0);

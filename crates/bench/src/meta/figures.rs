@@ -21,7 +21,7 @@ pub(crate) struct Figure<'a> {
     pub(crate) value: f64,
     pub(crate) digits: usize,
     pub(crate) unit: &'a str,
-    /// What issue 3 asks for; empty where it asks for nothing.
+    /// What is asked for; empty where nothing is.
     pub(crate) wanted: &'a str,
 }
 

@@ -27,11 +27,13 @@ pub(super) fn measure(
     };
     let produce =
         CallerJob::ProducePaced { root: root.clone(), seconds, a_second: A_SECOND, record_size };
-    let follow = CallerJob::Follow { root, seconds, a_second: A_SECOND };
-    let loads = [load(produce, 1, PRODUCERS), load(follow, 2, streams.followers.div_ceil(2))];
+    let follow = CallerJob::Follow { root, seconds };
+    let in_each = streams.followers.div_ceil(2);
+    let readers = 2 * in_each;
+    let loads = [load(produce, 1, PRODUCERS), load(follow, 2, in_each)];
     let told = cell.run_together(&loads)?;
     let (produced, followed) = (&told[0], &told[1]);
-    let expected = produced.operations * streams.followers.div_ceil(2) * 2;
+    let expected = produced.operations * readers;
     if followed.operations != expected {
         let why = format!("{} records were read, not {expected}", followed.operations);
         return Err(BenchError::new("following a stream", BenchCause::WrongAnswer(why)));
@@ -43,7 +45,6 @@ pub(super) fn measure(
     tell("with bytes: records appended", commits, "a second", "")?;
     tell("with bytes: a record committed, p50", produced.p50_us() / 1e3, "ms", "")?;
     tell("with bytes: a record committed, p99", produced.p99_us() / 1e3, "ms", "")?;
-    let readers = streams.followers.div_ceil(2) * 2;
     let each = |part: &str| format!("append to each of {readers} readers, {part}");
     tell(&each("p50"), followed.p50_us() / 1e3, "ms", "")?;
     tell(&each("p99"), followed.p99_us() / 1e3, "ms", "under 20")
