@@ -10,7 +10,9 @@
 //! - BL1: a move takes no rack away from a chunk, and never puts two replicas on one server.
 //! - BL2: nothing is moved while a chunk lacks replicas that could be copied: repair comes first.
 //! - BL3: how full servers are told to be lags behind; what is on its way is counted in, and it is
-//!   concluded that all are near enough only when nothing is.
+//!   concluded that all are near enough only when nothing is, and no replica is still to be left
+//!   out that a chunk has too many: while it is there, every share looks larger than it will be.
+//!   Nor is it given up before.
 //! - BL4: what clients write to all the time, and what nobody can copy, keeps no balance from its
 //!   end: whoever gives the order again later finds it.
 //! - BL5: what is moved brings both servers nearer to their shares: a chunk without bytes, which
@@ -65,6 +67,8 @@ pub(super) struct Balancing {
     hopes: bool,
     /// When something moved last, or could not because repair came first (BL4).
     moved: Option<Time>,
+    /// When a chunk had a replica too many last, ordered by this balance or not (BL3).
+    surplus_at: Option<Time>,
     /// Its end is on its way into the log.
     ending: Option<ProposalId>,
     left: u64,
@@ -83,8 +87,11 @@ impl Balancing {
         step: &mut ChunkStep<'_>,
         (scheduler, repair): (&Scheduler, &mut Repair),
     ) {
+        if repair.surplus().count() > 0 {
+            self.surplus_at = Some(step.now.time);
+        }
         let Some(order) = step.state.known_servers().duties().balance() else {
-            *self = Self::default();
+            *self = Self { surplus_at: self.surplus_at, ..Self::default() };
             return;
         };
         self.pace.is_at_work(step.now);
@@ -95,23 +102,29 @@ impl Balancing {
         }
         let shares = self.shares(&view, order);
         self.left = out_of_place(&shares);
-        if self.left == 0 {
-            if self.moves.is_empty() {
-                self.end(step, "every server is near enough to its share");
-            }
-            return;
-        }
         let moved = *self.moved.get_or_insert(step.now.time);
         assert!(moved <= step.now.time, "it has moved before");
         // BL2
         if !self.moves.is_empty() || repair.is_needed(&view) {
             self.moved = Some(step.now.time);
         }
-        if step.now.time >= moved + view.term.dead() * STILL_MAX {
+        let is_still = step.now.time >= moved + view.term.dead() * STILL_MAX;
+        if self.left == 0 {
+            let is_told = self.is_surplus_gone(&view) || is_still;
+            if self.moves.is_empty() && is_told {
+                self.end(step, "every server is near enough to its share");
+            }
+        } else if is_still {
             self.end(step, "clients write to all that could be moved");
         } else if !repair.is_needed(&view) {
             self.start_some(step, (scheduler, repair), shares);
         }
+    }
+
+    /// Whether no chunk has a replica too many, and servers have told what they store since (BL3).
+    fn is_surplus_gone(&self, view: &View<'_>) -> bool {
+        let shows = view.term.heartbeat() * SHOWS_AFTER;
+        self.surplus_at.is_none_or(|at| view.now.time >= at + shows)
     }
 
     fn shares(&self, view: &View<'_>, order: BalanceOrder) -> BTreeMap<ServerId, ServerShare> {
@@ -135,7 +148,7 @@ impl Balancing {
     /// begins (BL6).
     pub(super) fn on_applied(&mut self, proposal: ProposalId) {
         if self.ending == Some(proposal) {
-            *self = Self::default();
+            *self = Self { surplus_at: self.surplus_at, ..Self::default() };
         }
     }
 
@@ -215,8 +228,9 @@ impl Balancing {
         }
         if some.len() < CONSIDERED_MAX {
             self.looked = ChunkHandle::default();
-            let stuck = !std::mem::take(&mut self.hopes) && self.moves.is_empty();
-            if stuck {
+            let hopes = std::mem::take(&mut self.hopes);
+            let view = scheduler.view(step.now, step.state, step.fleet);
+            if !hopes && self.moves.is_empty() && self.is_surplus_gone(&view) {
                 self.end(step, "what is left would take racks from chunks, or cannot be copied");
             }
         }
