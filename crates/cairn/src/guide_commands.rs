@@ -3,11 +3,12 @@
 use crate::arguments::Arguments;
 use std::ffi::OsString;
 
-const PAGES: [(&str, &str); 11] = [
+const PAGES: [(&str, &str); 12] = [
     ("commands", include_str!("../../../docs/guide/commands.md")),
     ("first-steps", include_str!("../../../docs/guide/first-steps.md")),
     ("jobs", include_str!("../../../docs/guide/jobs.md")),
     ("permissions", include_str!("../../../docs/guide/permissions.md")),
+    ("pipelines", include_str!("../../../docs/guide/pipelines.md")),
     ("policies", include_str!("../../../docs/guide/policies.md")),
     ("quotas", include_str!("../../../docs/guide/quotas.md")),
     ("records", include_str!("../../../docs/guide/records.md")),

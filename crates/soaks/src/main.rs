@@ -10,6 +10,7 @@
 //!   chaos      kills, stops, flipped bits, lost files, a full disk and, in a laboratory, cuts,
 //!              for ten minutes, under load
 //!   snapshots  copies of a tree under writers, while servers and the master are killed
+//!   streams    producers of one stream are killed and started again, and servers and masters
 //!   heals      every promise of a cell that heals, a line each
 //!   recovery   a server with gigabytes dies in a laboratory of 16 (§6.2.5)
 //! ```
@@ -44,6 +45,8 @@ mod small_disk;
 mod snapshots;
 mod source_tree;
 mod steady_load;
+mod stream_logs;
+mod streams;
 mod teller;
 mod tree;
 mod upgrade;
@@ -91,7 +94,7 @@ fn program() -> Result<Program> {
 fn soak(words: &[&str]) -> Result<()> {
     let [
         what @ ("tree" | "appends" | "kills" | "masters" | "upgrade" | "chaos" | "heals"
-        | "recovery" | "snapshots"),
+        | "recovery" | "snapshots" | "streams"),
         rest @ ..,
     ] = words
     else {
@@ -113,7 +116,7 @@ fn soak(words: &[&str]) -> Result<()> {
         return Ok(());
     }
     let with_disk = *what == "chaos" && options.lab.is_none();
-    let in_group = ["masters", "upgrade"].contains(what);
+    let in_group = ["masters", "upgrade", "streams"].contains(what);
     let begins_with = match (*what, &options.against) {
         ("upgrade", Some(before)) => Program::at(before),
         ("upgrade", None) => bail!("upgrade wants --against BINARY, one of the build before"),
@@ -128,6 +131,7 @@ fn soak(words: &[&str]) -> Result<()> {
         "snapshots" => snapshots::run(cell, &options, &teller),
         "masters" if options.lab.is_some() => masters_cut::run(&mut soak, &options, &teller),
         "masters" if options.disks => master_disks::run(&mut soak, &options, &teller),
+        "streams" => streams::run(cell, &options, &teller),
         "masters" => masters::run(cell, &options, &teller),
         "upgrade" => upgrade::run(cell, (&begins_with, &program()?), &options, &teller),
         _ => kills::run(cell, &options, &teller),

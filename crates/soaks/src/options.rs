@@ -3,12 +3,13 @@
 use anyhow::{Context, Result, bail};
 
 pub(crate) const USAGE: &str = "\
-soak tree|appends|kills|masters|upgrade|chaos|snapshots|heals|recovery
+soak tree|appends|kills|masters|upgrade|chaos|snapshots|streams|heals|recovery
      [--small-cell] [--chunk-size BYTES] [--keep]
      appends: [--records N] [--large-records N]      kills, masters: [--rounds N]
      masters: [--lab PATH | --disks], of masters that are cut off, or whose disks fail
      chaos: [--minutes N] [--seed N] [--lab PATH], and the records of each round
      snapshots: [--minutes N]
+     streams: [--records N] [--record-size BYTES] [--seed N]
      upgrade: [--against BINARY] [--seed N], with an odd one chunkservers first
      heals: [NAME…] [--files N] [--lab PATH] [--against BINARY]
      recovery: --lab PATH [--gigabytes N] [--clone-rate BYTES] [--clients]";
@@ -25,6 +26,8 @@ pub(crate) struct SoakOptions {
     /// Chunkservers.
     pub(crate) servers: usize,
     pub(crate) records: u64,
+    /// Bytes of each record of a stream.
+    pub(crate) record_size: usize,
     pub(crate) large_records: u64,
     pub(crate) rounds: u64,
     pub(crate) minutes: u64,
@@ -54,6 +57,7 @@ impl Default for SoakOptions {
             keep: false,
             servers: 4,
             records: 200_000,
+            record_size: 32,
             large_records: 5_000,
             rounds: 20,
             minutes: 10,
@@ -87,6 +91,12 @@ impl SoakOptions {
             options.small_cell = true;
             options.minutes = 3;
         }
+        if what == "streams" {
+            options.small_cell = true;
+            options.servers = 5;
+            options.chunk_size = Some(8 << 20);
+            options.records = 10_000_000;
+        }
         if what == "masters" {
             let is_other = |word: &&str| ["--lab", "--disks"].contains(word);
             options.rounds = if words.iter().any(is_other) { 12 } else { 50 };
@@ -102,6 +112,7 @@ impl SoakOptions {
                 "--keep" => options.keep = true,
                 "--chunk-size" => options.chunk_size = Some(number()?),
                 "--records" => options.records = number()?,
+                "--record-size" => options.record_size = usize::try_from(number()?)?,
                 "--large-records" => options.large_records = number()?,
                 "--rounds" => options.rounds = number()?,
                 "--minutes" => options.minutes = number()?,

@@ -12,14 +12,20 @@ pub(crate) fn blocks<'a>(page: &'a str, mark: &str) -> Vec<&'a str> {
     parts.into_iter().map(|part| part.split("```").next().expect("what is before")).collect()
 }
 
-/// Runs a script against a cell, in its scratch directory, with the binary under test as `cairn`;
-/// what it wrote to stdout.
-pub(crate) fn shell(cell: &Cell, script: &str, variables: &[(&str, &str)]) -> String {
+/// A script against a cell, in its scratch directory, with the binary under test as `cairn`.
+pub(crate) fn shell_command(cell: &Cell, script: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_cairn")).parent().expect("of the binary");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
     shell.args(["-e", "-c", script]).current_dir(cell.scratch());
-    shell.env("PATH", path).env("CAIRN_CELL", cell.address()).envs(variables.iter().copied());
+    shell.env("PATH", path).env("CAIRN_CELL", cell.address());
+    shell
+}
+
+/// Runs it; what it wrote to stdout.
+pub(crate) fn shell(cell: &Cell, script: &str, variables: &[(&str, &str)]) -> String {
+    let mut shell = shell_command(cell, script);
+    shell.envs(variables.iter().copied());
     let done = run(shell, b"");
     assert!(done.status.success(), "{script}: {}", done.stderr);
     done.text()

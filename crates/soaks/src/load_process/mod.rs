@@ -16,11 +16,15 @@ mod appenders;
 mod ledger;
 mod looker;
 mod orders;
+mod producer;
 mod readers;
 mod record;
 mod steady;
 
 pub(crate) use looker::{CellSeen, ChunkSeen};
+pub(crate) use producer::{
+    BROKEN as PRODUCER_BROKEN, acknowledged as acknowledged_to, line as producer_line,
+};
 pub(crate) use steady::SteadyFigures;
 
 use anyhow::{Result, bail};
@@ -29,7 +33,8 @@ const USAGE: &str = "\
 usage: soak load append CELL SMALL-FILE LARGE-FILE FIRST-CLIENT CLIENTS SMALL LARGE
        soak load deliver CELL FILE small|large read|follow
        soak load steady CELL look-up|ask-shadow|read|append|create PATH
-       soak load look CELL";
+       soak load look CELL
+       soak load produce CELL STREAM NAME RECORDS SIZE FILE";
 
 /// Runs one process of a load.
 ///
@@ -42,6 +47,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
             ["append", rest @ ..] => appenders::run(rest).await,
             ["deliver", rest @ ..] => readers::run(rest).await,
             ["look", rest @ ..] => looker::run(rest).await,
+            ["produce", rest @ ..] => producer::run(rest).await,
             ["steady", rest @ ..] => steady::run(rest).await,
             _ => bail!("{USAGE}"),
         }
