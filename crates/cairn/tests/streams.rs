@@ -355,6 +355,28 @@ fn where_one_server_will_do_a_producer_goes_on_with_it_and_all_is_whole_again_la
     assert_eq!(cell.ok(["cat", "/one"]), "before\nwith one\nand again\n");
 }
 
+/// Found by `soak streams`: a master had just begun, one server had joined, and what a producer
+/// wrote then lay there alone until it had been silent for ten minutes.
+#[test]
+fn what_was_written_while_one_server_was_there_is_copied_when_others_come_beside_its_producer() {
+    let mut cell = cell_with_stream(1);
+    let mut producer = appending(&cell, "p");
+    feed(&mut producer.0, b"alone\n");
+    await_until("the first line is there", || committed(&cell, "p") == 1);
+    cell.add_chunkserver().expect("starts");
+    cell.add_chunkserver().expect("starts");
+    await_until("it has three replicas", || {
+        let stat = cell.json(&["stat", "--chunks", "/s"]);
+        let chunks = stat["chunks"].as_array().cloned().unwrap_or_default();
+        chunks.first().is_some_and(|it| it["replicas"].as_array().map(Vec::len) == Some(3))
+    });
+    feed(&mut producer.0, b"with others\n");
+    await_until("its producer goes on", || committed(&cell, "p") == 2);
+    drop(producer.0.stdin.take());
+    assert!(producer.0.wait().expect("ends").success());
+    assert_eq!(cell.ok(["cat", "/s"]), "alone\nwith others\n");
+}
+
 #[test]
 fn how_many_have_to_hold_a_commit_is_a_policy_and_what_cannot_be_is_refused() {
     let cell = Cell::start(3);

@@ -14,6 +14,7 @@ use crate::chunks::Chunks;
 use crate::outbox::ProposalId;
 use crate::rules::good_replicas::{counted, good};
 use crate::rules::members::current;
+use crate::rules::placement::is_room_beside;
 use crate::scheduler::WrittenChunks;
 use crate::state::OpenStreamChunkRow;
 use crate::step::Step;
@@ -145,16 +146,22 @@ fn is_over(view: &View<'_>, handle: ChunkHandle, row: &OpenStreamChunkRow) -> bo
     }
     let age = view.now.wall.as_millis().saturating_sub(producer.changed.as_millis());
     let is_silent = u128::from(age) > SILENT.as_millis();
-    is_silent || (!view.term.is_starting(view.now.time) && has_lost_a_member(view, handle))
+    is_silent || (!view.term.is_starting(view.now.time) && is_wanted_whole(view, handle, row))
 }
 
-/// Whether the master wants it whole: one of its set is dead, bad, or about to go.
-fn has_lost_a_member(view: &View<'_>, handle: ChunkHandle) -> bool {
+/// Whether the master wants it whole: one of its set is dead, bad, or about to go; or it was made
+/// on too few servers, more have come since, and none can join what is being written.
+fn is_wanted_whole(view: &View<'_>, handle: ChunkHandle, row: &OpenStreamChunkRow) -> bool {
     let Some(chunk) = view.state.chunk(handle) else { return false };
     if view.fleet.servers().is_gathering(view.now.time) {
         return false;
     }
-    counted(view, &good(view, handle, &chunk)).len() < chunk.set_size as usize
+    let has_lost_one = counted(view, &good(view, handle, &chunk)).len() < chunk.set_size as usize;
+    // Without bytes there is nothing to lose: as long as new chunks are made on as few servers,
+    // each has something committed, and no chunk is made for nothing.
+    let is_small = row.length > 0 && chunk.set_size < chunk.goal;
+    let holders = || view.fleet.locations().of(handle).map(|(server, _)| server).collect();
+    has_lost_one || (is_small && is_room_beside(view, &holders()))
 }
 
 /// Whether its producer can go on with a chunk: all of its set are there.
