@@ -239,6 +239,11 @@ impl Troubles {
         (now < until).then(|| until.since(now))
     }
 
+    /// With whom a server did not get on lately; with itself: it did not do as it was told.
+    pub(crate) fn apart_from(&self, server: ServerId) -> impl Iterator<Item = ServerId> {
+        self.apart.get(&server).into_iter().flat_map(|apart| apart.keys().copied())
+    }
+
     /// Whether new replicas had better go elsewhere: it did not do as it was told, or two others
     /// and it do not reach each other.
     pub(crate) fn is_avoided(&self, server: ServerId) -> bool {

@@ -26,14 +26,30 @@ struct PlacementCandidate {
     creations: u32,
     /// It did not do lately, or did not reach others: last of all.
     avoided: bool,
+    /// With whom it did not get on lately; with itself: it did not do as it was told.
+    apart: BTreeSet<ServerId>,
     /// Bytes that it has already of what is to be made there.
     has: u64,
 }
 
-/// Whether so many live servers with room are in no trouble.
+/// Whether so many live servers with room are in no trouble with one another: two others that one
+/// does not reach need not be of the set.
 pub(crate) fn is_enough_without_trouble(view: &View<'_>, count: usize) -> bool {
-    let all = candidates(view, &BTreeSet::new());
-    all.iter().filter(|candidate| !candidate.avoided).count() >= count
+    together(candidates(view, &BTreeSet::new())) >= count
+}
+
+/// How many of them get on with one another, taken one by one from those with the fewest troubles:
+/// it may be a few less than the most, which nobody finds fast among many.
+fn together(mut candidates: Vec<PlacementCandidate>) -> usize {
+    candidates.sort_by_key(|candidate| (candidate.apart.len(), candidate.server));
+    let mut chosen: Vec<ServerId> = Vec::new();
+    for candidate in &candidates {
+        let does = !candidate.apart.contains(&candidate.server);
+        if does && !chosen.iter().any(|other| candidate.apart.contains(other)) {
+            chosen.push(candidate.server);
+        }
+    }
+    chosen.len()
 }
 
 /// Chooses up to `count` live servers with room for a chunk, the best first: none of those that
@@ -46,8 +62,8 @@ pub(crate) fn choose_servers(
     random: &mut Random,
 ) -> Vec<ReplicaAt> {
     let candidates = candidates(view, tried);
-    let racks: Vec<Rack> = kept.iter().map(|at| at.rack.clone()).collect();
-    let chosen = choose(&candidates, racks, count, random);
+    let kept = kept.iter().map(|at| (at.server, at.rack.clone())).collect();
+    let chosen = choose(&candidates, kept, count, random);
     let at = |server| view.fleet.at(server).expect("only servers that are known were candidates");
     chosen.into_iter().map(|server| at(server).clone()).collect()
 }
@@ -145,16 +161,17 @@ fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandi
         used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
         creations: s.creations,
         avoided: view.troubles.is_avoided(s.at.server),
+        apart: view.troubles.apart_from(s.at.server).collect(),
         has: 0,
     })
     .collect()
 }
 
-/// Chooses up to `count` of the candidates, which are different servers; `racks` are those of the
-/// replicas that stand already.
+/// Chooses up to `count` of the candidates, which are different servers; `there` are those of the
+/// replicas that stand already, and their racks.
 fn choose(
     candidates: &[PlacementCandidate],
-    mut racks: Vec<Rack>,
+    mut there: Vec<(ServerId, Rack)>,
     count: usize,
     random: &mut Random,
 ) -> Vec<ServerId> {
@@ -167,15 +184,18 @@ fn choose(
     let mut chosen = Vec::new();
     while chosen.len() < count {
         let best = left.iter().enumerate().min_by_key(|(_, (tie, candidate))| {
-            let neighbours = racks.iter().filter(|rack| **rack == candidate.rack).count();
+            // A chain needs all of them to reach one another.
+            let strained = there.iter().filter(|(at, _)| candidate.apart.contains(at)).count();
+            let neighbours = there.iter().filter(|(_, rack)| *rack == candidate.rack).count();
             let full = candidate.used_permille > average + USE_SLACK_PERMILLE;
             let waits = u64::from(candidate.creations) > many;
             let lacks = u64::MAX - candidate.has;
-            (candidate.avoided, neighbours, lacks, waits, full, candidate.creations, *tie)
+            let trouble = (strained, candidate.avoided);
+            (trouble, neighbours, lacks, waits, full, candidate.creations, *tie)
         });
         let Some((at, _)) = best else { break };
         let (_, candidate) = left.swap_remove(at);
-        racks.push(candidate.rack.clone());
+        there.push((candidate.server, candidate.rack.clone()));
         chosen.push(candidate.server);
     }
     assert!(chosen.len() <= count, "no more replicas than asked for");
@@ -184,8 +204,9 @@ fn choose(
 
 #[cfg(test)]
 mod tests {
-    use super::{PlacementCandidate, choose};
+    use super::{PlacementCandidate, choose, together};
     use cairn_types::{Rack, Random, ServerId};
+    use std::collections::BTreeSet;
 
     fn candidate(
         server: u64,
@@ -199,6 +220,7 @@ mod tests {
             used_permille,
             creations,
             avoided: false,
+            apart: BTreeSet::new(),
             has: 0,
         }
     }
@@ -209,8 +231,8 @@ mod tests {
         count: usize,
         seed: u64,
     ) -> Vec<u64> {
-        let racks = racks.iter().map(|rack| Rack::new(*rack)).collect();
-        let mut all: Vec<u64> = choose(candidates, racks, count, &mut Random::new(seed))
+        let there = (100..).map(ServerId::new).zip(racks.iter().map(|rack| Rack::new(*rack)));
+        let mut all: Vec<u64> = choose(candidates, there.collect(), count, &mut Random::new(seed))
             .into_iter()
             .map(ServerId::get)
             .collect();
@@ -241,6 +263,29 @@ mod tests {
             assert_eq!(chosen(&all, &[], 2, seed), [2, 3]);
             assert_eq!(chosen(&all, &[], 9, seed), [1, 2, 3], "never two on one server");
         }
+    }
+
+    /// Seed 231: of six servers two get on with all but one, and each of the others has two others
+    /// that it does not reach: three that reach one another are there nevertheless.
+    #[test]
+    fn those_are_chosen_that_reach_one_another_though_others_blame_them() {
+        let mut all: Vec<PlacementCandidate> =
+            (1..=6).map(|server| candidate(server, "", 0, 0)).collect();
+        for (one, other) in [(3, 5), (3, 6), (5, 6), (1, 2), (1, 4)] {
+            for (at, from) in [(one, other), (other, one)] {
+                all[at - 1].apart.insert(ServerId::new(from as u64));
+            }
+        }
+        for candidate in &mut all {
+            candidate.avoided = candidate.apart.len() >= 2;
+        }
+        for seed in 0..16 {
+            let three = chosen(&all, &[], 3, seed);
+            assert!(three.contains(&2) && three.contains(&4) && !three.contains(&1), "{three:?}");
+        }
+        assert_eq!(together(all.clone()), 3);
+        all[3].apart.insert(ServerId::new(4));
+        assert_eq!(together(all), 2, "one did not do as it was told");
     }
 
     #[test]
