@@ -19,7 +19,7 @@ const HEALING_SEED_COUNT: u64 = 30;
 /// Of those with a group of masters.
 const GROUP_SEED_COUNT: u64 = 8;
 /// Of those with producers and readers of a stream.
-const STREAM_SEED_COUNT: u64 = 5;
+const STREAM_SEED_COUNT: u64 = 10;
 
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

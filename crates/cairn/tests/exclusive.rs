@@ -7,28 +7,12 @@ use bytes::Bytes;
 use cairn_client::{Cell as Client, ExclusiveOptions, Options, Outcome, ProducerOptions};
 use cairn_protocol::ErrorCode;
 use cairn_types::CellPath;
+use cell::library::{client, path, runtime};
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_until, feed, run};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("starts")
-}
-
-fn path(text: &str) -> CellPath {
-    CellPath::parse(text).expect("a path")
-}
-
-async fn client(address: &str) -> Client {
-    let options = Options { deadline: Duration::from_secs(30), ..Options::default() };
-    Client::connect(address, options).await.expect("connects")
-}
 
 /// A cell with a stream of bytes at `/s`, which has these in two extents at least.
 fn cell_with(bytes: &[u8]) -> Cell {

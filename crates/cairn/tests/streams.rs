@@ -7,29 +7,13 @@ use cairn_client::{Cell as Client, Options, Outcome, ProducerOptions};
 use cairn_protocol::ErrorCode;
 use cairn_testkit::MastersPlan;
 use cairn_types::CellPath;
+use cell::library::{client, path, runtime};
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_output, await_until, feed, guide, run};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("starts")
-}
-
-fn path(text: &str) -> CellPath {
-    CellPath::parse(text).expect("a path")
-}
-
-async fn client(address: &str) -> Client {
-    let options = Options { deadline: Duration::from_secs(50), ..Options::default() };
-    Client::connect(address, options).await.expect("connects")
-}
 
 /// A cell with a stream at `/s`.
 fn cell_with_stream(servers: usize) -> Cell {

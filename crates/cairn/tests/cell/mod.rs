@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 pub(crate) mod guide;
+pub(crate) mod library;
 pub(crate) mod row;
 pub(crate) mod small_disk;
 

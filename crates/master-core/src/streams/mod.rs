@@ -260,12 +260,13 @@ impl StreamWork {
         let own = |handle: &&ChunkHandle| producer.chunks.contains(handle);
         let mut left: BTreeSet<ChunkHandle> = wish.leaves.iter().filter(own).copied().collect();
         left.extend(producer.chunks.iter().filter(|it| !sealing::is_usable(&view, **it)));
-        self.sealing.leave(left);
+        self.sealing.leave(left.clone());
         let pending: usize = self.pending_of(&wish);
         let have = producer.chunks.iter().filter(|it| !self.sealing.is_left(**it)).count();
         let free = PRODUCER_CHUNKS_MAX.saturating_sub(producer.chunks.len());
         let wanted = (wish.count as usize).min(PRODUCER_CHUNKS_MAX);
         let lacking = wanted.saturating_sub(have + pending).min(free);
+        self.sealing.end_left(step, chunks, &left);
         if lacking == 0 && have == 0 && pending == 0 {
             let line = "the chunks that it had are being sealed; try again";
             return Err(Failure::not_done(ErrorCode::Busy, line));

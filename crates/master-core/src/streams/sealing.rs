@@ -3,7 +3,7 @@
 //! ```text
 //!   the walk over what is open ──┐
 //!   left by its producer ────────┴─► wanted ─┬─ nothing committed ─► AbandonChunk
-//!                                            └─ some ─► a seal; again after a rest
+//!      (tried at once, then with ticks)      └─ some ─► a seal; again after a rest
 //! ```
 //! - SE1: what one tick looks at and begins is bounded, however many chunks are open.
 //! - SE2: what is left is soft: after a fail-over the producer is offered it again, and leaves it
@@ -59,6 +59,23 @@ impl Sealing {
     pub(super) fn leave(&mut self, left: BTreeSet<ChunkHandle>) {
         for handle in left {
             self.wanted.entry(handle).or_default();
+        }
+    }
+
+    /// Its producer left these, and waits for others: they are ended at once (SE1: a producer has a
+    /// few).
+    pub(super) fn end_left(
+        &mut self,
+        step: &mut Step<'_>,
+        chunks: &mut Chunks,
+        left: &BTreeSet<ChunkHandle>,
+    ) {
+        for handle in left {
+            let now = step.now.time;
+            let is_due = self.wanted.get(handle).is_some_and(|wanted| wanted.from <= now);
+            if is_due && !self.under_way.contains(handle) {
+                self.end(step, chunks, *handle);
+            }
         }
     }
 

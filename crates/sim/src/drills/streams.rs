@@ -11,8 +11,8 @@ use cairn_client_core::OpenedProducer;
 use cairn_env_sim::NodeId;
 use cairn_protocol::{
     AllocateChunks, AskShadow, Bundle, BundleHolder, CommitBundles, ErrorCode, Extend,
-    ExtendAnswer, Failure, OpenProducer, OpenProducerAnswer, OpenStreamChunk, Push, ReadExtents,
-    Request, Response, ShadowQuestion, ShadowWord, WaitLength,
+    ExtendAnswer, Failure, OpenProducer, OpenProducerAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX,
+    Push, ReadExtents, Request, Response, ShadowQuestion, ShadowWord, WaitLength,
 };
 use cairn_types::planted::Rule;
 use cairn_types::{
@@ -82,6 +82,11 @@ pub(super) const DRILLS: &[Drill] = &[
         "a producer comes back after it was closed and the master started anew",
         3,
         a_producer_comes_back_after_it_was_closed,
+    ),
+    Drill::of_bug(
+        "a producer leaves more chunks one after the other than it may have at once",
+        3,
+        a_producer_leaves_more_chunks_than_it_may_have,
     ),
 ];
 
@@ -261,9 +266,7 @@ impl ManualProducer {
             Err(failure) => Err(told(&failure)),
         }
     }
-}
 
-impl ManualProducer {
     /// The same on all servers, and who they are for the master.
     fn store(
         &mut self,
@@ -302,6 +305,30 @@ impl ManualProducer {
         let master = script.nodes().master;
         script.probe(master, commit, Bytes::new()).map(|answer| answer.response)
     }
+}
+
+/// Each is given up at once: nobody waits for the master's next look at all that are open.
+fn a_producer_leaves_more_chunks_than_it_may_have(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let mut manual = ManualProducer::open(script, file)?;
+    let ((file, producer, epoch), master) = (manual.names, script.nodes().master);
+    for nth in 0..3 * PRODUCER_CHUNKS_MAX {
+        let leaves = vec![manual.chunk.handle];
+        let wish = AllocateChunks { file, producer, epoch, count: 1, leaves, unreachable: vec![] };
+        let answer = script.probe(master, wish, Bytes::new());
+        let answer = answer.map_err(|why| format!("chunk {nth}: {}", told(&why)))?;
+        let Response::AllocateChunks(given) = answer.response else {
+            return Err("no chunks".to_owned());
+        };
+        let [chunk] = given.chunks.as_slice() else {
+            return Err(format!("chunk {nth}: {} are there", given.chunks.len()));
+        };
+        if chunk.handle == manual.chunk.handle {
+            return Err(format!("chunk {nth} was left, and is given again"));
+        }
+        manual.chunk = chunk.clone();
+    }
+    Ok(())
 }
 
 /// The second time it would be in the file twice, or not at all and be taken for it.
