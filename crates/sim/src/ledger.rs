@@ -112,13 +112,20 @@ impl Ledger {
     pub(crate) fn disk_did(&mut self, node: NodeId, job: &ChunkJob) {
         match job {
             ChunkJob::Apply { handle, version, mutations, sync, .. } => {
-                let chunk = self.chunk(*handle);
                 let levels = mutations.iter().any(|mutation| mutation.push.is_none());
-                let source = chunk.fetched.get(&node).filter(|(_, at)| levels && at == version);
-                let source = source.and_then(|(from, _)| chunk.replicas.get(from).cloned());
+                let fetched = self.chunk(*handle).fetched.get(&node);
+                let from = fetched.filter(|(_, at)| levels && at == version).map(|(from, _)| *from);
+                let is_liar = from.is_some_and(|from| self.liars.contains(&from));
+                let chunk = self.chunk(*handle);
+                let source = from.and_then(|from| chunk.replicas.get(&from).cloned());
                 let replica = chunk.replicas.entry(node).or_default();
                 // It has fetched all that it lacked (R16).
-                source.iter().for_each(|source| replica.level_to(source));
+                if let Some(source) = source {
+                    replica.level_to(&source);
+                    if is_liar {
+                        replica.lose_with(&source);
+                    }
+                }
                 for mutation in mutations {
                     if let Some(push) = mutation.push {
                         replica.applied.insert(push, (*version, mutation.serial));
@@ -623,6 +630,20 @@ mod tests {
         ledger.power_lost(SOURCE);
         level(&mut ledger, handle);
         assert_eq!(ledger.chunk(handle).intact(), []);
+    }
+
+    /// Healing seed 13: nobody could tell that the source's disk had lied.
+    #[test]
+    fn a_replica_that_had_what_a_liar_lost_has_it_no_more_when_it_is_levelled_to_that() {
+        let (mut ledger, handle) = acknowledged_on_one();
+        level(&mut ledger, handle);
+        ledger.liars.insert(SOURCE);
+        ledger.power_lost(SOURCE);
+        assert_eq!(ledger.chunk(handle).intact(), [LEVELLED]);
+        let chunk = ledger.chunk(handle);
+        let source = chunk.replicas[&SOURCE].clone();
+        chunk.replicas.get_mut(&LEVELLED).expect("made above").lose_with(&source);
+        assert_eq!(chunk.intact(), []);
     }
 
     #[test]

@@ -56,6 +56,13 @@ impl ReplicaLedger {
         }
     }
 
+    /// It was levelled to one whose disk had lied about its syncs, and lost bytes that this one may
+    /// have had: nobody in the cell can tell (R28).
+    pub(crate) fn lose_with(&mut self, source: &Self) {
+        self.lost |= source.lost;
+        self.gone.extend(source.gone.iter().filter(|push| self.applied.contains_key(push)));
+    }
+
     /// What a copy of it has that is on disk as one that stands so: each block was verified when it
     /// was read (R30).
     pub(crate) fn copied(&self, stands: &ReplicaReport) -> Self {
