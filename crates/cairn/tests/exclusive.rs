@@ -4,9 +4,8 @@
 mod cell;
 
 use bytes::Bytes;
-use cairn_client::{Cell as Client, ExclusiveOptions, Options, Outcome, ProducerOptions};
+use cairn_client::{ExclusiveOptions, Outcome, ProducerOptions};
 use cairn_protocol::ErrorCode;
-use cairn_types::CellPath;
 use cell::library::{client, path, runtime};
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_until, feed, run};

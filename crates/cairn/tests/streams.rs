@@ -3,17 +3,15 @@
 
 mod cell;
 
-use cairn_client::{Cell as Client, Options, Outcome, ProducerOptions};
+use cairn_client::{Outcome, ProducerOptions};
 use cairn_protocol::ErrorCode;
 use cairn_testkit::MastersPlan;
-use cairn_types::CellPath;
 use cell::library::{client, path, runtime};
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_output, await_until, feed, guide, run};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// A cell with a stream at `/s`.
 fn cell_with_stream(servers: usize) -> Cell {

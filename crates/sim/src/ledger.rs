@@ -113,19 +113,12 @@ impl Ledger {
         match job {
             ChunkJob::Apply { handle, version, mutations, sync, .. } => {
                 let levels = mutations.iter().any(|mutation| mutation.push.is_none());
-                let fetched = self.chunk(*handle).fetched.get(&node);
-                let from = fetched.filter(|(_, at)| levels && at == version).map(|(from, _)| *from);
-                let is_liar = from.is_some_and(|from| self.liars.contains(&from));
-                let chunk = self.chunk(*handle);
-                let source = from.and_then(|from| chunk.replicas.get(&from).cloned());
-                let replica = chunk.replicas.entry(node).or_default();
                 // It has fetched all that it lacked (R16).
-                if let Some(source) = source {
-                    replica.level_to(&source);
-                    if is_liar {
-                        replica.lose_with(&source);
-                    }
+                if levels {
+                    self.levelled(node, (*handle, *version));
                 }
+                let chunk = self.chunk(*handle);
+                let replica = chunk.replicas.entry(node).or_default();
                 for mutation in mutations {
                     if let Some(push) = mutation.push {
                         replica.applied.insert(push, (*version, mutation.serial));
@@ -303,6 +296,21 @@ impl Ledger {
     /// A node was given blocks of another's replica, or was told that it lacks none.
     pub(crate) fn fetched(&mut self, to: NodeId, from: NodeId, fetch: &Fetch) {
         self.chunk(fetch.handle).fetched.insert(to, (from, fetch.version));
+    }
+
+    /// A replica is levelled to the one that it has fetched from at this version, if it has.
+    fn levelled(&mut self, node: NodeId, (handle, version): (ChunkHandle, ChunkVersion)) {
+        let fetched = self.chunk(handle).fetched.get(&node);
+        let from = fetched.filter(|(_, at)| *at == version).map(|(from, _)| *from);
+        let Some(from) = from else { return };
+        let is_liar = self.liars.contains(&from);
+        let chunk = self.chunk(handle);
+        let Some(source) = chunk.replicas.get(&from).cloned() else { return };
+        let replica = chunk.replicas.entry(node).or_default();
+        replica.level_to(&source);
+        if is_liar {
+            replica.lose_with(&source);
+        }
     }
 
     /// A replica says, being raised, how far it has come.

@@ -148,7 +148,7 @@ impl StreamSoak {
         let name = format!("p{number}");
         let beside = directory.join(format!("{name}.acknowledged"));
         let mut input = None;
-        if number % COMMAND_EACH == 0 {
+        if number.is_multiple_of(COMMAND_EACH) {
             let path = directory.join(format!("{name}.lines"));
             let mut file = BufWriter::new(File::create(&path)?);
             for number in 1..=self.records {
