@@ -9,9 +9,8 @@
 //! - SS1: what was acknowledged before a snapshot was asked for is in it; what began after it was
 //!   answered is not.
 //! - SS2: of all slots of a copy there is one instant between the two at which they were so.
-//! - SS3: who reads a copy again is given the same. But for writes of which nobody knew, when the
-//!   copy was there, whether they were done: what of them is where is as Table 1 has it. What their
-//!   writer does again goes to the file alone.
+//! - SS3: who reads a copy again is given the same. But for writes of which nobody knows whether
+//!   they were done: what of them is where is as Table 1 has it.
 //! - SS4: a value is seen in the file that it was written to, or in a copy that it got into by a
 //!   snapshot, and in no other.
 
@@ -120,11 +119,10 @@ fn acknowledged_at(value: &SlotValue) -> Option<WorldTime> {
     }
 }
 
-/// Whether nobody knew by then what of it is where: in a copy that was taken by then it may be
-/// seen, and be seen no more, also where it was done again, and acknowledged, in the source later.
-fn is_doubtful(values: &[SlotValue], number: u64, by: WorldTime) -> bool {
+/// Whether nobody knows what of it is where: it may be seen, and be seen no more.
+fn is_doubtful(values: &[SlotValue], number: u64) -> bool {
     let value = values.iter().find(|value| value.number == number);
-    value.is_some_and(|value| acknowledged_at(value).is_none_or(|at| at > by))
+    value.is_some_and(|value| acknowledged_at(value).is_none())
 }
 
 /// Whether a slot may have that number when it is looked at in that time.
@@ -343,7 +341,7 @@ impl Snapshots {
         }
         // SS3
         let before = copy.seen.insert(place, number);
-        let doubt = |number| is_doubtful(source, number, copy.ended);
+        let doubt = |number| is_doubtful(source, number);
         if let Some(before) = before
             && before != number
             && !doubt(before)
@@ -360,7 +358,7 @@ impl Snapshots {
         let (mut earliest, mut latest) = (copy.began, copy.ended);
         for ((file, slot), number) in &copy.seen {
             let values = &self.files[*file].slots[*slot];
-            if is_doubtful(values, *number, copy.ended) {
+            if is_doubtful(values, *number) {
                 continue;
             }
             let standing = values.iter().position(|value| value.number == *number);
@@ -451,22 +449,5 @@ impl Workload for Snapshots {
 
     fn finished(&self) -> bool {
         self.over
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{SlotValue, is_doubtful};
-    use crate::file_model::MutationEnd;
-    use cairn_env_sim::WorldTime;
-
-    /// Seeds 435 and 475.
-    #[test]
-    fn what_is_acknowledged_after_a_copy_was_taken_is_doubtful_in_it() {
-        let value = |end| SlotValue { number: 7, began: WorldTime(1), end };
-        let at_5 = [value(MutationEnd::Acknowledged(WorldTime(5)))];
-        assert!(is_doubtful(&at_5, 7, WorldTime(4)) && !is_doubtful(&at_5, 7, WorldTime(5)));
-        assert!(is_doubtful(&[value(MutationEnd::Pending)], 7, WorldTime(9)));
-        assert!(!is_doubtful(&at_5, 8, WorldTime(4)), "nobody has written it");
     }
 }
