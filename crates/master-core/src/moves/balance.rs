@@ -12,7 +12,7 @@
 //! - BL3: how full servers are told to be lags behind; what is on its way is counted in, and it is
 //!   concluded that all are near enough only when nothing is, and no replica is still to be left
 //!   out that a chunk has too many: while it is there, every share looks larger than it will be.
-//!   Nor is it given up before.
+//!   A balance that finds nothing to move waits for the same before it ends.
 //! - BL4: what clients write to all the time, and what nobody can copy, keeps no balance from its
 //!   end: whoever gives the order again later finds it.
 //! - BL5: what is moved brings both servers nearer to their shares: a chunk without bytes, which
@@ -91,7 +91,7 @@ impl Balancing {
             self.surplus_at = Some(step.now.time);
         }
         let Some(order) = step.state.known_servers().duties().balance() else {
-            *self = Self { surplus_at: self.surplus_at, ..Self::default() };
+            self.begin_anew();
             return;
         };
         self.pace.is_at_work(step.now);
@@ -121,6 +121,11 @@ impl Balancing {
         }
     }
 
+    /// Nothing is ordered, or anew; when a chunk had a replica too many is of the cell, and stays.
+    fn begin_anew(&mut self) {
+        *self = Self { surplus_at: self.surplus_at, ..Self::default() };
+    }
+
     /// Whether no chunk has a replica too many, and servers have told what they store since (BL3).
     fn is_surplus_gone(&self, view: &View<'_>) -> bool {
         let shows = view.term.heartbeat() * SHOWS_AFTER;
@@ -148,7 +153,7 @@ impl Balancing {
     /// begins (BL6).
     pub(super) fn on_applied(&mut self, proposal: ProposalId) {
         if self.ending == Some(proposal) {
-            *self = Self { surplus_at: self.surplus_at, ..Self::default() };
+            self.begin_anew();
         }
     }
 

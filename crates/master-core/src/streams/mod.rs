@@ -260,7 +260,7 @@ impl StreamWork {
         let own = |handle: &&ChunkHandle| producer.chunks.contains(handle);
         let mut left: BTreeSet<ChunkHandle> = wish.leaves.iter().filter(own).copied().collect();
         left.extend(producer.chunks.iter().filter(|it| !sealing::is_usable(&view, **it)));
-        self.sealing.leave(left.clone());
+        self.sealing.leave(&left);
         let pending: usize = self.pending_of(&wish);
         let have = producer.chunks.iter().filter(|it| !self.sealing.is_left(**it)).count();
         let free = PRODUCER_CHUNKS_MAX.saturating_sub(producer.chunks.len());
@@ -391,7 +391,7 @@ impl StreamWork {
         self.followers.on_tick(step);
         self.exclusive.on_tick(step);
         let to_leave = self.settling.on_tick(step, chunks);
-        self.sealing.leave(to_leave);
+        self.sealing.leave(&to_leave);
         self.sealing.on_tick(step, chunks);
         self.go_on(step, chunks);
     }

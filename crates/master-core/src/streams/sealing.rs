@@ -56,9 +56,9 @@ struct Wanted {
 
 impl Sealing {
     /// Nobody writes these any more.
-    pub(super) fn leave(&mut self, left: BTreeSet<ChunkHandle>) {
+    pub(super) fn leave(&mut self, left: &BTreeSet<ChunkHandle>) {
         for handle in left {
-            self.wanted.entry(handle).or_default();
+            self.wanted.entry(*handle).or_default();
         }
     }
 
