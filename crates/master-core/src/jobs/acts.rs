@@ -78,6 +78,9 @@ pub(crate) enum Act {
     LookAgain(WaitCause),
     /// The chunk stands, raised and logged: its lease is granted.
     GrantLease(ChunkHandle, Vec<RaisedReplica>),
+    /// All of the chunk's set stand at this version, and not alike: that is logged, and its lease
+    /// granted, which levels them.
+    LevelFirst(ChunkHandle, ChunkVersion, Vec<RaisedReplica>),
     /// Whoever wants to write there is told so, and the others are looked at anew.
     FailWriters(Failure),
     /// The close of the chunk is logged without a next one.

@@ -3,7 +3,7 @@
 //! ```text
 //!   Raising: the chunk's set ─► Copying: each on its own disk ─► Adopting: Raise{adopt}
 //!      │ ▲ fresh number              └─► too few: it waits          └─► not taken: it waits
-//!      └─┘                                                          ▼
+//!      └─┘ └─► not alike: levelled, by a lease                      ▼
 //!                                             Logging: CopyOnWrite ─► the copy is leased
 //! ```
 //! - CW1: what is copied stands still: its set is raised first, so that no lease of before changes
@@ -14,6 +14,9 @@
 //!   that knows it as this file's is refused, and asks where the file's bytes are now (R12).
 //! - CW4: the copy goes on with fewer replicas than the chunk has, where a server cannot copy, but
 //!   not with fewer than a set may have (R11); the others are made as of any chunk that lacks some.
+//! - CW5: what differs between replicas, of a write that came to nothing, is levelled before the two
+//!   chunks part (R16). The writer does it again in its own; nobody would in the other, and whoever
+//!   read it there would be given other bytes once a server is lost.
 
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
@@ -27,6 +30,7 @@ use crate::rules::replica_set::{LiveMember, may_be_set};
 use crate::state::ChunkRecord;
 use crate::underway::Activity;
 use cairn_protocol::{CopyChunk, CopyChunkAnswer, ErrorCode, Failure};
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId};
 use std::collections::BTreeMap;
 
@@ -159,6 +163,10 @@ impl CopyOnWriteJob {
             self.phase = CopyPhase::Raising(round);
             return;
         }
+        // CW5
+        if !stand_alike(&good) && !broken(Rule::R16) {
+            return acts.push(Act::LevelFirst(self.shared, raise.to(), good));
+        }
         let stands = SharedStands { version: raise.to(), set_size: set_size(&good) };
         let deadline = at.view.now.time + PATIENCE * at.view.term.config.lease();
         let mut copies = Copies::new();
@@ -257,6 +265,12 @@ impl CopyOnWriteJob {
             false => Act::LookAgain("the file has a chunk of its own".into()),
         });
     }
+}
+
+/// Whether all have applied the same: mutations are numbered through all leases of a chunk.
+fn stand_alike(set: &[RaisedReplica]) -> bool {
+    let stands = |it: &RaisedReplica| (it.report.serial, it.report.length);
+    set.windows(2).all(|pair| stands(&pair[0]) == stands(&pair[1]))
 }
 
 fn raise(

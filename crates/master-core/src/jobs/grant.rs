@@ -12,6 +12,7 @@ use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
 use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
 use crate::applied::Applied;
+use crate::chunk_place::ChunkPlace;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::record::SetVersion;
@@ -26,7 +27,7 @@ use cairn_protocol::{
     ErrorCode, Failure, GrantLease, GrantLeaseAnswer, LevelSource, Outcome, ReplicaReport,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, LeaseId, ReplicaAt, SerialNumber, ServerId};
+use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, ReplicaAt, SerialNumber, ServerId};
 use std::cmp::Reverse;
 
 /// How far a grant is.
@@ -58,6 +59,21 @@ impl GrantJob {
         let members: Vec<RaiseMember> = members.into_iter().map(RaiseMember::standing).collect();
         let raise = raise(view, (handle, chunk), members, acts);
         Self { handle, phase: GrantPhase::Raising(raise) }
+    }
+
+    /// Goes on where all of a set stand at the version that they were raised to: logs and grants it.
+    pub(crate) fn start_logging(
+        at: &PlaceView<'_>,
+        (handle, version): (ChunkHandle, ChunkVersion),
+        raised: Vec<RaisedReplica>,
+        acts: &mut Acts<'_>,
+    ) -> Option<Self> {
+        let Some(chunk) = at.view.state.chunk(handle) else {
+            acts.wait("the chunk's record cannot be read");
+            return None;
+        };
+        let phase = log(at, (handle, &chunk), version, raised, acts);
+        Some(Self { handle, phase })
     }
 
     /// Grants a chunk that stands, raised and logged; none where its file is gone.
@@ -134,17 +150,7 @@ impl GrantJob {
             Err(blocked) => acts.wait(blocked.why),
             // R8: whoever was asked and is not of the set may stand at this very version.
             Ok(()) if (raise.all_answered() && stale.is_empty()) || broken(Rule::R8) => {
-                let above = raise.to() > chunk.version || broken(Rule::R1);
-                assert!(above, "a raise's version is above the logged one (R7)");
-                acts.propose(SetVersion {
-                    keeps_above: keeps_above(view, (handle, &chunk), &servers),
-                    time: view.now.wall,
-                    handle,
-                    version: raise.to(),
-                    set_size: set_size(&good),
-                    charges: charges(at, handle),
-                });
-                self.phase = GrantPhase::Logging(good);
+                self.phase = log(at, (handle, &chunk), raise.to(), good, acts);
             }
             Ok(()) => {
                 let members = again(good).collect();
@@ -166,6 +172,28 @@ fn raise(
     RaiseRound::start(view, kind, members, acts)
 }
 
+/// Puts the version that all of a set stand at into the log.
+fn log(
+    at: &PlaceView<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    version: ChunkVersion,
+    set: Vec<RaisedReplica>,
+    acts: &mut Acts<'_>,
+) -> GrantPhase {
+    let above = version > chunk.version || broken(Rule::R1);
+    assert!(above, "a raise's version is above the logged one (R7)");
+    let servers: Vec<ServerId> = set.iter().map(|r| r.at.server).collect();
+    acts.propose(SetVersion {
+        keeps_above: keeps_above(&at.view, (handle, chunk), &servers),
+        time: at.view.now.wall,
+        handle,
+        version,
+        set_size: set_size(&set),
+        charges: charges(at, handle),
+    });
+    GrantPhase::Logging(set)
+}
+
 /// Whether the file is charged what may be written under the lease: not of what other files have,
 /// too, which nobody writes (R32). Who has come to write that gets a copy, and the copy is charged
 /// to the file that it is made for; this record would charge whichever the chunk was made for.
@@ -185,16 +213,18 @@ fn grant(
     raised: Vec<RaisedReplica>,
     acts: &mut Acts<'_>,
 ) -> Option<GrantPhase> {
-    let (view, place) = (&at.view, at.place);
+    let view = &at.view;
     // R20: the file may have been deleted while the record was on its way.
-    if !is_live_file(view.state, place.file) {
-        acts.push(Act::Fail(no_file(place.file)));
+    if !is_live_file(view.state, at.place.file) {
+        acts.push(Act::Fail(no_file(at.place.file)));
         return None;
     }
     let Some(chunk) = view.state.chunk(handle) else {
         acts.wait("the chunk's record cannot be read");
         return None;
     };
+    // Here, or before the place that is to be opened (CW5).
+    let place = ChunkPlace::new(at.place.file, chunk.index);
     // R34: whoever was raised can change nothing any more, and nobody else may now.
     if view.is_frozen(place.file) {
         acts.wait("a snapshot of it is being taken");

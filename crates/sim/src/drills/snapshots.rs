@@ -40,6 +40,12 @@ pub(super) const DRILLS: &[Drill] = &[
         3,
         a_snapshot_when_its_servers_are_away,
     ),
+    Drill::of_rule(
+        Rule::R16,
+        "a write that only its primary has is done again after a snapshot",
+        3,
+        a_write_that_one_replica_has_is_done_again,
+    ),
 ];
 
 /// Takes a snapshot of a file; gives the copy.
@@ -152,4 +158,31 @@ fn a_write_is_under_way(script: &mut DrillScript) -> Verdict {
     }
     script.write(0, file, 0, b"newer")?;
     holds(script, copy, &bytes)
+}
+
+/// A primary has applied a write that reached nobody else, and dies. When it is back a snapshot is
+/// taken, and the write done again, in the file. Who reads the copy is given the same from then on,
+/// with that server or without.
+fn a_write_that_one_replica_has_is_done_again(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.write(0, file, 0, b"first")?;
+    let grant = script.grant(file)?;
+    let set = script.set_of(&grant);
+    let late = script.data(1, 0, b"after");
+    script.push(&set.all(), &late)?;
+    set.secondaries.iter().for_each(|to| script.part(set.primary, *to));
+    script.order_write(&grant, &late);
+    script.pass(Duration::from_millis(200));
+    script.kill(set.primary);
+    script.restart(set.primary)?;
+    set.secondaries.iter().for_each(|to| script.heal(set.primary, *to));
+    let copy = snapshot(script, "/f", "/g")?;
+    script.write(0, file, 0, b"after")?;
+    let given = script.read(1, copy, 0, 5)?.to_vec();
+    script.kill(set.primary);
+    script.pass(Duration::from_secs(15));
+    for client in 0..script.nodes().clients.len() {
+        holds_for(script, client, copy, &given)?;
+    }
+    holds(script, file, b"after")
 }

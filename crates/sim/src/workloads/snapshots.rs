@@ -9,8 +9,9 @@
 //! - SS1: what was acknowledged before a snapshot was asked for is in it; what began after it was
 //!   answered is not.
 //! - SS2: of all slots of a copy there is one instant between the two at which they were so.
-//! - SS3: who reads a copy again is given the same. But for writes of which nobody knows whether
-//!   they were done: what of them is where is as Table 1 has it.
+//! - SS3: who reads a copy again is given the same. But for slots with writes of which nobody knew
+//!   then whether they were done: what of them is where is as Table 1 has it, until they, or one
+//!   after them, are acknowledged.
 //! - SS4: a value is seen in the file that it was written to, or in a copy that it got into by a
 //!   snapshot, and in no other.
 
@@ -64,7 +65,15 @@ struct TakenSnapshot {
     began: WorldTime,
     ended: WorldTime,
     files: [WrittenBytes; FILES],
-    seen: BTreeMap<Place, u64>,
+    seen: BTreeMap<Place, SeenNumber>,
+}
+
+/// A slot's number when it was read.
+#[derive(Clone, Copy, Debug)]
+struct SeenNumber {
+    number: u64,
+    /// Whether nobody knew then what of a write to it is where.
+    doubtful: bool,
 }
 
 #[derive(Debug)]
@@ -119,10 +128,13 @@ fn acknowledged_at(value: &SlotValue) -> Option<WorldTime> {
     }
 }
 
-/// Whether nobody knows what of it is where: it may be seen, and be seen no more.
-fn is_doubtful(values: &[SlotValue], number: u64) -> bool {
-    let value = values.iter().find(|value| value.number == number);
-    value.is_some_and(|value| acknowledged_at(value).is_none())
+/// Whether nobody knew at that time what a slot has that was copied by then: a write to it may be
+/// seen, and be seen no more.
+fn is_doubtful(values: &[SlotValue], at: WorldTime, copied: WorldTime) -> bool {
+    let is_known = |value: &SlotValue| acknowledged_at(value).is_some_and(|end| end < at);
+    let behind = values.iter().rposition(is_known).map_or(0, |last| last + 1);
+    let may_be = |value: &SlotValue| value.end != MutationEnd::NotDone && value.began <= copied;
+    values[behind..].iter().any(may_be)
 }
 
 /// Whether a slot may have that number when it is looked at in that time.
@@ -340,14 +352,13 @@ impl Snapshots {
             ));
         }
         // SS3
-        let before = copy.seen.insert(place, number);
-        let doubt = |number| is_doubtful(source, number);
-        if let Some(before) = before
-            && before != number
-            && !doubt(before)
-            && !doubt(number)
+        let seen = SeenNumber { number, doubtful: is_doubtful(source, note.from, copy.ended) };
+        if let Some(before) = copy.seen.insert(place, seen)
+            && before.number != number
+            && !before.doubtful
+            && !seen.doubtful
         {
-            return Err(format!("{number} is read where {before} was read before"));
+            return Err(format!("{number} is read where {} was read before", before.number));
         }
         self.one_instant(at)
     }
@@ -356,11 +367,11 @@ impl Snapshots {
     fn one_instant(&self, at: usize) -> Result<(), String> {
         let copy = &self.copies[at];
         let (mut earliest, mut latest) = (copy.began, copy.ended);
-        for ((file, slot), number) in &copy.seen {
-            let values = &self.files[*file].slots[*slot];
-            if is_doubtful(values, *number) {
+        for ((file, slot), SeenNumber { number, doubtful }) in &copy.seen {
+            if *doubtful {
                 continue;
             }
+            let values = &self.files[*file].slots[*slot];
             let standing = values.iter().position(|value| value.number == *number);
             if let Some(value) = standing.map(|at| &values[at]) {
                 earliest = earliest.max(value.began);

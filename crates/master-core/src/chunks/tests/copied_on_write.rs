@@ -13,6 +13,7 @@ use cairn_protocol::{
 };
 use cairn_types::{
     ChunkHandle, ChunkIndex, ChunkVersion, EntryId, LeaseId, MutationName, MutationNumber,
+    SerialNumber,
 };
 
 const COPY: EntryId = EntryId::new(200);
@@ -140,6 +141,23 @@ fn who_writes_gets_a_copy_that_all_servers_made_of_what_stood_still_and_the_othe
     assert!(now > logged, "R12: who cached it as the written file's is refused");
     assert_eq!(world.accept_grant().handle, own);
     assert_eq!(world.granted(3).handle, own);
+}
+
+#[test]
+fn what_a_write_left_on_one_replica_is_levelled_before_the_two_files_part() {
+    let (mut world, handle) = shared();
+    world.request(3, lease(LeasePurpose::Write, 0));
+    for (id, to, raise) in world.raises() {
+        let serial = SerialNumber::new(if to == 2 { 9 } else { 8 });
+        world.accept(id, &raise, ReplicaReport { serial, length: 5, ..ReplicaReport::default() });
+    }
+    assert!(copies(&mut world).is_empty(), "CW5");
+    assert!(matches!(&world.commit()[..], [Record::SetVersion(it)] if !it.charges));
+    let grant = world.accept_grant();
+    assert_eq!((grant.handle, grant.server, grant.writes_only), (handle, server(2), true));
+    assert!(world.reply(3).is_none(), "R32: nobody writes by that lease");
+    world.accept_raises(&[]);
+    assert_eq!(copies(&mut world).len(), 3);
 }
 
 #[test]
