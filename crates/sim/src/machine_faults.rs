@@ -128,12 +128,15 @@ impl MachineFaults {
         true
     }
 
-    /// One of a machine's directories vanishes; whether it did.
+    /// One of a machine's directories vanishes; whether it did. Another is left that the process has
+    /// no reason to have given up (healing seed 47).
     pub(crate) fn pull_directory(&self, sim: &mut Simulation, node: NodeId) -> bool {
         let disks = sim.world.disks(node).to_vec();
-        let there = disks.iter().filter(|disk| !disk.is_absent()).count();
         let Some(disk) = sim.random().pick(&disks).cloned() else { return false };
-        if there < 2 || disk.is_absent() || self.is_doubled(node) {
+        let is_sound = |disk: &&SimDisk| !disk.is_absent() && !disk.has_failed();
+        let sound = disks.iter().filter(is_sound).count();
+        let others = sound - usize::from(is_sound(&&disk));
+        if others == 0 || disk.is_absent() || self.is_doubled(node) {
             return false;
         }
         let held: BTreeSet<ChunkHandle> = stored(&disk).iter().map(|file| file.chunk).collect();

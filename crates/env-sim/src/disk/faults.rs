@@ -42,6 +42,8 @@ pub(super) struct FaultState {
     /// A power failure may save a page in parts.
     pub(super) tears_pages: bool,
     fired: BTreeMap<&'static str, u64>,
+    /// The process that runs was given a failure of the device.
+    has_failed: bool,
 }
 
 /// What a sync does.
@@ -66,12 +68,20 @@ impl FaultState {
             unreadable: BTreeSet::new(),
             tears_pages: false,
             fired: BTreeMap::new(),
+            has_failed: false,
         }
     }
 
     /// Another process: syncs that were to fail do not fail any more.
     pub(super) fn begin_session(&mut self) {
         (self.good_syncs, self.failing_syncs) = (0, 0);
+        self.has_failed = false;
+    }
+
+    /// The device fails the process.
+    fn fail(&mut self, what: &'static str) {
+        self.has_failed = true;
+        self.fire(what);
     }
 
     fn fire(&mut self, what: &'static str) {
@@ -104,12 +114,12 @@ impl FaultState {
         pages: RangeInclusive<u64>,
     ) -> Result<(), IoFailure> {
         if self.chance(self.faults.read_errors_permille) {
-            self.fire("disk: read failed");
+            self.fail("disk: read failed");
             return Err(IoFailure::Device);
         }
         let bad = (inode, *pages.start())..=(inode, *pages.end());
         if self.unreadable.range(bad).next().is_some() {
-            self.fire("disk: unreadable sector read");
+            self.fail("disk: unreadable sector read");
             return Err(IoFailure::Device);
         }
         Ok(())
@@ -123,14 +133,14 @@ impl FaultState {
     ) -> Option<u64> {
         let bad = (inode, *pages.start())..=(inode, *pages.end());
         let page = self.unreadable.range(bad).next().map(|(_, page)| *page)?;
-        self.fire("disk: unreadable sector under a mapping");
+        self.fail("disk: unreadable sector under a mapping");
         Some(page)
     }
 
     /// Before a part of a page is written; a sector that is written anew can be read again.
     pub(super) fn on_write(&mut self, inode: InodeNumber, page: u64) -> Result<(), IoFailure> {
         if self.chance(self.faults.write_errors_permille) {
-            self.fire("disk: write failed");
+            self.fail("disk: write failed");
             return Err(IoFailure::Device);
         }
         self.unreadable.remove(&(inode, page));
@@ -157,7 +167,7 @@ impl FaultState {
         }
         if self.failing_syncs > 0 {
             self.failing_syncs -= 1;
-            self.fire("disk: sync failed");
+            self.fail("disk: sync failed");
             return SyncOutcome::Fails;
         }
         if self.chance(self.faults.lying_syncs_permille) {
@@ -236,6 +246,12 @@ impl SimDisk {
     #[must_use]
     pub fn fails_reads(&self) -> bool {
         self.state().faults.faults.read_errors_permille > 0
+    }
+
+    /// Whether the device has failed the process that runs, which may have given it up.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.state().faults.has_failed
     }
 
     /// The next `count` syncs fail, and what they were to save is never saved.
