@@ -188,6 +188,35 @@ fn old_segments_go_and_the_newest_mark_stays() {
 }
 
 #[test]
+fn a_removed_segment_that_is_back_stops_nobody_whose_checkpoint_has_what_was_in_it() {
+    let disk = disk();
+    let covered = LogIndex::new(15);
+    let reopen = |covered| OperationLog::open(disk.session(), CELL, SEGMENT, covered);
+    let (mut log, _) = open(&disk).unwrap();
+    let mark = (LogIndex::default(), Bytes::from_static(b"mark"));
+    log.append(&[mark.clone(), record(1, 3000)]).unwrap();
+    (2..20).for_each(|index| log.append(&[record(index, 3000)]).unwrap());
+    // The name of the second is gone from memory, and stays on the disk.
+    disk.fail_syncs_after(1, 1);
+    assert!(log.remove_before(covered).is_err());
+    drop(log);
+    disk.crash();
+    let (mut log, _) = reopen(covered).unwrap();
+    assert!(log.remove_before(covered).unwrap() > 1);
+    drop(log);
+    disk.power_loss_of_all_unsynced();
+    assert!(disk.list("log").unwrap().contains(&"0000000000000002.log".to_owned()));
+    assert!(matches!(open(&disk), Err(LogOpenError::Missing { .. })), "no checkpoint has it");
+    let (log, found) = reopen(covered).unwrap();
+    assert_eq!((found.mark, found.records.last()), (Some(mark.1), Some(&record(19, 3000))));
+    assert!(found.records[0].0 <= covered.next());
+    drop(log);
+    disk.power_loss_of_all_unsynced();
+    assert!(!disk.list("log").unwrap().contains(&"0000000000000002.log".to_owned()));
+    assert!(open(&disk).is_ok());
+}
+
+#[test]
 fn after_a_failed_flush_it_takes_no_more() {
     let disk = disk();
     let (mut log, _) = open(&disk).unwrap();

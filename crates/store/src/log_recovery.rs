@@ -6,6 +6,9 @@
 //! ```
 //! - Of segments whose records the caller has all in a checkpoint, only the header is read.
 //! - A segment that was begun and never written to is none: nothing in it was acknowledged.
+//! - A segment that was removed may be back, where the sync of its removal failed and nobody could
+//!   tell: those before a gap are none where a checkpoint has all that came before the segment
+//!   behind the gap.
 //! - Anything else that is missing or damaged is corruption: the master refuses to start, and says
 //!   what to do. Starting without acknowledged records would be losing them in silence.
 
@@ -90,6 +93,8 @@ struct LogContents {
     segments: Vec<ReadSegment>,
     /// A file at the end that was begun and never written to.
     unused: Option<u64>,
+    /// Segments that are back though they were removed.
+    back: Vec<u64>,
 }
 
 impl OperationLog {
@@ -112,6 +117,10 @@ impl OperationLog {
         if let Some(number) = contents.unused {
             // Made anew when it is needed: that its name was made durable is not known.
             disk.remove(&segment_path(number)).map_err(disk_error)?;
+            disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
+        }
+        for number in &contents.back {
+            disk.remove(&segment_path(*number)).map_err(disk_error)?;
             disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
         }
         let recovered = recovered(&contents.segments);
@@ -234,8 +243,10 @@ fn read_contents(
     cell: CellId,
     covered: LogIndex,
 ) -> Result<LogContents, LogOpenError> {
-    let numbers = segment_numbers(disk)?;
-    let mut contents = LogContents { segments: Vec::new(), unused: None };
+    let mut numbers = segment_numbers(disk)?;
+    let removed = removed_before(disk, cell, &numbers, covered)?;
+    let back: Vec<u64> = numbers.drain(..removed).collect();
+    let mut contents = LogContents { segments: Vec::new(), unused: None, back };
     let skipped = skipped_segments(disk, cell, &numbers, covered)?;
     for (position, number) in numbers.iter().copied().enumerate() {
         let file = segment_path(number);
@@ -282,7 +293,42 @@ fn read_contents(
         let (end, last) = (end as u64, header.after.max(highest).max(before));
         contents.segments.push(ReadSegment { number, bytes, records, end, proven, last });
     }
-    Ok(contents)
+    let first = contents.segments.first().filter(|_| !contents.back.is_empty());
+    // L3: where no mark is behind the gap, the newest one may have been in it.
+    match first {
+        Some(first) if !contents.segments.iter().any(ReadSegment::has_mark) => {
+            Err(LogOpenError::Missing { file: segment_path(first.number - 1) })
+        }
+        _ => Ok(contents),
+    }
+}
+
+/// How many segments at the front were removed, and are back: a gap is behind them, and of what
+/// came before the segment behind it `covered` has all.
+fn removed_before(
+    disk: &dyn Disk,
+    cell: CellId,
+    numbers: &[u64],
+    covered: LogIndex,
+) -> Result<usize, LogOpenError> {
+    let Some(gap) = numbers.windows(2).rposition(|pair| pair[0] + 1 != pair[1]) else {
+        return Ok(0);
+    };
+    let header = header_of(disk, cell, numbers[gap + 1])?;
+    Ok(if header.is_some_and(|it| it.after <= covered) { gap + 1 } else { 0 })
+}
+
+/// A segment's header; none where it is not as it should be, which is told where it is read.
+fn header_of(
+    disk: &dyn Disk,
+    cell: CellId,
+    number: u64,
+) -> Result<Option<SegmentHeader>, LogOpenError> {
+    let file = disk.open(&segment_path(number), OpenMode::Read).map_err(disk_error)?;
+    let mut bytes = [0; SEGMENT_HEADER_SIZE];
+    let size = file.read_at(&mut bytes, 0).map_err(disk_error)?;
+    let header = SegmentHeader::decode(&bytes[..size]).ok();
+    Ok(header.filter(|header| header.cell == cell && header.number == number))
 }
 
 /// The headers of the segments at the front that hold nothing beyond `covered`, each with the one
@@ -296,13 +342,7 @@ fn skipped_segments(
     let mut skipped = Vec::new();
     let mut before = None;
     for number in numbers.iter().take(numbers.len().saturating_sub(1)).copied() {
-        let file = disk.open(&segment_path(number), OpenMode::Read).map_err(disk_error)?;
-        let mut bytes = [0; SEGMENT_HEADER_SIZE];
-        let size = file.read_at(&mut bytes, 0).map_err(disk_error)?;
-        let header = SegmentHeader::decode(&bytes[..size]).ok();
-        let fits = |header: &SegmentHeader| header.cell == cell && header.number == number;
-        // Whatever is wrong with it is told where the segment is read.
-        let Some(header) = header.filter(fits) else { break };
+        let Some(header) = header_of(disk, cell, number)? else { break };
         if let Some(before) = before.replace(header) {
             if header.after > covered {
                 break;
