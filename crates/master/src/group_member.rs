@@ -140,15 +140,11 @@ impl GroupMember {
         self.is_told_out() || self.consensus.members().get(self.hello.server).is_none()
     }
 
-    /// Whether the others' word that it is out holds: its own log may know of a later record by
-    /// which it was taken in again.
+    /// Whether the others' word that it is out holds.
     fn is_told_out(&self) -> bool {
         let members = self.consensus.members();
-        let told = self.told_out_as_of;
-        told > members.as_of
-            || told > LogIndex::default()
-                && told == members.as_of
-                && members.get(self.hello.server).is_none()
+        let is_member = members.get(self.hello.server).is_some();
+        holds(self.told_out_as_of, (members.as_of, is_member))
     }
 
     /// It is asked to stop (GM3).
@@ -501,4 +497,27 @@ fn replies(
 ) -> impl Iterator<Item = Effect<LogJob>> + use<> {
     let payload = Payload::default;
     told.into_iter().map(move |(to, answer)| Effect::Reply { to, answer, payload: payload() })
+}
+
+/// Whether the word that a member is out, as of that record, holds beside what its own log says:
+/// which may know of a later record, by which it was taken in again.
+fn holds(told_as_of: LogIndex, (own_as_of, is_member): (LogIndex, bool)) -> bool {
+    let is_told = told_as_of > LogIndex::default();
+    is_told && (told_as_of > own_as_of || told_as_of == own_as_of && !is_member)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds;
+    use cairn_types::LogIndex;
+
+    #[test]
+    fn who_was_taken_in_again_after_others_said_that_it_is_out_stays() {
+        let at = LogIndex::new;
+        assert!(!holds(at(0), (at(0), false)), "nobody said so");
+        assert!(holds(at(7), (at(3), true)), "its own log is behind");
+        assert!(holds(at(7), (at(7), false)));
+        assert!(!holds(at(7), (at(9), true)), "it was taken in again");
+        assert!(!holds(at(7), (at(9), false)), "its own log says so by itself");
+    }
 }
