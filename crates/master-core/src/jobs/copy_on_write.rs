@@ -14,9 +14,9 @@
 //!   that knows it as this file's is refused, and asks where the file's bytes are now (R12).
 //! - CW4: the copy goes on with fewer replicas than the chunk has, where a server cannot copy, but
 //!   not with fewer than a set may have (R11); the others are made as of any chunk that lacks some.
-//! - CW5: what differs between replicas, of a write that came to nothing, is levelled before the two
-//!   chunks part (R16). The writer does it again in its own; nobody would in the other, and whoever
-//!   read it there would be given other bytes once a server is lost.
+//! - CW5: what differs between replicas, of a write that came to nothing, is levelled before the
+//!   two chunks part (R16). The writer does it again in its own; nobody would in the other, and
+//!   whoever read it there would be given other bytes once a server is lost.
 
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
@@ -267,9 +267,12 @@ impl CopyOnWriteJob {
     }
 }
 
-/// Whether all have applied the same: mutations are numbered through all leases of a chunk.
+/// Whether all have applied the same: mutations are numbered through all leases of a chunk. One
+/// that was levelled to another's bytes, and did not hear of its number, has changed under another
+/// version.
 fn stand_alike(set: &[RaisedReplica]) -> bool {
-    let stands = |it: &RaisedReplica| (it.report.serial, it.report.length);
+    let stands =
+        |it: &RaisedReplica| (it.report.mutated_version, it.report.serial, it.report.length);
     set.windows(2).all(|pair| stands(&pair[0]) == stands(&pair[1]))
 }
 

@@ -61,7 +61,7 @@ impl GrantJob {
         Self { handle, phase: GrantPhase::Raising(raise) }
     }
 
-    /// Goes on where all of a set stand at the version that they were raised to: logs and grants it.
+    /// Goes on where all of a set stand at the version that they were raised to.
     pub(crate) fn start_logging(
         at: &PlaceView<'_>,
         (handle, version): (ChunkHandle, ChunkVersion),
@@ -72,6 +72,10 @@ impl GrantJob {
             acts.wait("the chunk's record cannot be read");
             return None;
         };
+        if at.view.state.chunk_at(at.place.file, chunk.index) != Some(handle) {
+            acts.push(Act::LookAgain("the file has another chunk there".into()));
+            return None;
+        }
         let phase = log(at, (handle, &chunk), version, raised, acts);
         Some(Self { handle, phase })
     }

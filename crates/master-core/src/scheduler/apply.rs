@@ -101,9 +101,7 @@ impl Scheduler {
 
     /// Does what a job wants done.
     pub(super) fn apply(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, acts: Vec<Act>) {
-        for act in acts {
-            self.apply_one(step, place, act);
-        }
+        acts.into_iter().for_each(|act| self.apply_one(step, place, act));
     }
 
     fn apply_one(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, act: Act) {

@@ -353,7 +353,12 @@ impl Snapshots {
         }
         // SS3
         let seen = SeenNumber { number, doubtful: is_doubtful(source, note.from, copy.ended) };
-        if let Some(before) = copy.seen.insert(place, seen)
+        let before = copy.seen.get(&place).copied();
+        // Readings overlap: one that began earlier may end later.
+        if before.is_none_or(|before| before.doubtful || !seen.doubtful) {
+            copy.seen.insert(place, seen);
+        }
+        if let Some(before) = before
             && before.number != number
             && !before.doubtful
             && !seen.doubtful
