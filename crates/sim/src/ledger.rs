@@ -12,9 +12,6 @@ use cairn_protocol::{Failure, Fetch, Heartbeat, Inventory, ReplicaReport, Reques
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Replicas that have to have a bundle before it is committed, where the set has as many (R43).
-const COMMIT_REPLICAS: usize = 2;
-
 /// An acknowledged mutation.
 #[derive(Clone, Debug)]
 pub(crate) struct AcknowledgedMutation {
@@ -529,9 +526,11 @@ impl Ledger {
         self.acknowledge(note.handle, bundle, note.serial, at);
         let chunk = self.chunk(note.handle);
         let set_size = chunk.version().map_or(0, |(_, size)| size as usize);
-        let holders = chunk.appliers.get(&bundle).map_or(0, BTreeMap::len);
-        if holders < set_size.min(COMMIT_REPLICAS) {
-            return Err(format!("{note:?} is committed on {holders} of a set of {set_size}"));
+        let (file, holders) = (chunk.file, chunk.appliers.get(&bundle).map_or(0, BTreeMap::len));
+        let needed = self.streams.replicas_needed(file, set_size);
+        if holders < needed {
+            let set = format!("{holders} of a set of {set_size}");
+            return Err(format!("{note:?} is committed on {set}, and {needed} have to have it"));
         }
         Ok(())
     }

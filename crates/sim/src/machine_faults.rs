@@ -128,8 +128,8 @@ impl MachineFaults {
         true
     }
 
-    /// One of a machine's directories vanishes; whether it did. Another is left that the process has
-    /// no reason to have given up (healing seed 47).
+    /// One of a machine's directories vanishes; whether it did. Another is left that the process
+    /// has no reason to have given up (healing seed 47).
     pub(crate) fn pull_directory(&self, sim: &mut Simulation, node: NodeId) -> bool {
         let disks = sim.world.disks(node).to_vec();
         let Some(disk) = sim.random().pick(&disks).cloned() else { return false };

@@ -90,6 +90,8 @@ pub(crate) enum ClientOp {
     CreateStream {
         path: CellPath,
         content: Content,
+        /// How many servers have to hold a bundle; none: the usual.
+        commit_replicas: Option<u32>,
     },
     /// Without a name: exclusively.
     OpenProducer {
@@ -200,7 +202,9 @@ impl ClientOp {
             Self::Read { file, offset, size, fresh } => {
                 return Operation::Read { file, offset, size, fresh };
             }
-            Self::CreateStream { path, content } => return create_stream(path, content),
+            Self::CreateStream { path, content, commit_replicas } => {
+                return create_stream(path, content, commit_replicas);
+            }
             Self::OpenProducer { file, name } => return open_producer(file, name),
             Self::SendBundle { producer, first, count, bytes, cursor, sync, replaces } => {
                 let first = RecordNumber::new(first);
@@ -226,9 +230,10 @@ impl ClientOp {
 }
 
 /// Made, or found.
-fn create_stream(path: CellPath, content: Content) -> Operation {
+fn create_stream(path: CellPath, content: Content, commit_replicas: Option<u32>) -> Operation {
     let (layout, or_open) = (Some(Layout::Stream), true);
-    Operation::Open(Create { path, content, layout, or_open, ..Create::default() }.into())
+    let create = Create { path, content, layout, or_open, commit_replicas, ..Create::default() };
+    Operation::Open(create.into())
 }
 
 fn open_producer(file: EntryId, name: String) -> Operation {

@@ -12,8 +12,9 @@ use crate::report::{CheckFailure, RunConfig, RunReport};
 use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
     Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, OwnedHistory, OwnedNames,
-    PeoplesActs, Progress, QuotaPressure, RandomWriter, RecordFile, SequentialFiles, ShadowReader,
-    SharedFile, Snapshots, StreamFile, StreamProducer, StreamReader, TailingReader,
+    PeoplesActs, PiecesFile, PiecesReader, Progress, QuotaPressure, RandomWriter, RecordFile,
+    Replacer, SequentialFiles, ShadowReader, SharedFile, Snapshots, StreamFile, StreamProducer,
+    StreamReader, TailingReader,
 };
 use cairn_env_sim::{SimWorld, WorldStep, WorldTime};
 use cairn_types::planted::Rule;
@@ -39,6 +40,8 @@ struct WorkloadFiles {
     random: Rc<RefCell<SharedFile>>,
     records: Vec<Rc<RefCell<RecordFile>>>,
     stream: Rc<RefCell<StreamFile>>,
+    /// A stream of bytes, of which ranges are replaced.
+    pieces: Rc<RefCell<PiecesFile>>,
     names: Rc<RefCell<NameHistory>>,
     owned: Rc<RefCell<OwnedHistory>>,
     /// Files of snapshots.
@@ -98,6 +101,7 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         random: SharedFile::named("/shared"),
         records: vec![RecordFile::named("/log-1"), RecordFile::named("/log-2")],
         stream: StreamFile::named("/stream"),
+        pieces: PiecesFile::new(),
         names: Rc::default(),
         owned: Rc::default(),
         copies: Rc::default(),
@@ -221,7 +225,8 @@ fn workloads(
     workloads
 }
 
-/// Producers under four names, one of which two clients fence each other of, and readers.
+/// Producers under four names, one of which two clients fence each other of, and readers; and those
+/// who replace ranges of another stream, and theirs.
 fn of_streams(shared: &WorkloadFiles, seconds: u64) -> Vec<Box<dyn Workload>> {
     let stream = || shared.stream.clone();
     let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
@@ -233,6 +238,13 @@ fn of_streams(shared: &WorkloadFiles, seconds: u64) -> Vec<Box<dyn Workload>> {
     }
     for (client, size) in [(2, 1 << 20), (4, 700)] {
         workloads.push(Box::new(StreamReader::new(client, size, stream())));
+    }
+    let pieces = || shared.pieces.clone();
+    for (client, appends) in [(1, true), (3, false)] {
+        workloads.push(Box::new(Replacer::new((client, appends), pieces())));
+    }
+    for client in [0, 4] {
+        workloads.push(Box::new(PiecesReader::new(client, pieces())));
     }
     workloads
 }

@@ -9,7 +9,7 @@ use crate::replica_ledger::ReplicaLedger;
 use cairn_client_core::Command;
 use cairn_env_sim::{NodeId, SimWorld, WorldTime};
 use cairn_protocol::{Failure, Outcome};
-use cairn_types::{CellConfig, ChunkIndex, EntryId, Random};
+use cairn_types::{CellConfig, ChunkHandle, ChunkIndex, EntryId, Random};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -191,6 +191,19 @@ impl Simulation {
         false
     }
 
+    /// The same of all chunks that a stream has now, and has committed bytes in.
+    pub(crate) fn stream_file_excused(&self, file: EntryId) -> bool {
+        let ledger = &self.observer.borrow().ledger;
+        let is_lost = |handle: ChunkHandle| {
+            let chunk = ledger.chunks.get(&handle);
+            let intact = chunk.map(ChunkLedger::intact_for_readers).unwrap_or_default();
+            !intact.iter().any(|node| self.world.is_alive(*node))
+        };
+        let (first, last) = (ChunkIndex::default(), ChunkIndex::new(u64::MAX));
+        let its = ledger.by_place.range((file, first)..=(file, last)).map(|(_, handle)| *handle);
+        its.filter(|handle| ledger.streams.chunk_length(*handle) > 0).any(is_lost)
+    }
+
     fn lost_by_lies(&self, file: EntryId, offset: u64, size: u64) -> bool {
         let observer = self.observer.borrow();
         let chunk = self.cell_config.chunk_size;
@@ -259,6 +272,22 @@ impl Simulation {
             .collect();
         let within = offset % self.cell_config.chunk_size;
         format!("{within} of chunk {} {versions:?}, intact {:?}", handle.short(), chunk.intact())
+    }
+
+    /// The same of a range of a stream, as it was put there first.
+    pub(crate) fn describe_stream(&self, file: EntryId, range: Range<u64>) -> String {
+        let ledger = &self.observer.borrow().ledger;
+        let mut told: Vec<String> = Vec::new();
+        let mut at = range.start;
+        while let Some(note) = ledger.streams.at(file, at).filter(|_| at < range.end) {
+            let chunk = ledger.chunks.get(&note.handle);
+            let set_size = chunk.and_then(|it| it.version()).map_or(0, |(_, size)| size);
+            let intact = chunk.map(ChunkLedger::intact_for_readers).unwrap_or_default();
+            let (chunk, serial, size) = (note.handle.short(), note.serial.get(), note.size);
+            told.push(format!("{size} of {chunk}, set of {set_size}, {serial}, intact {intact:?}"));
+            at = note.offset + note.size;
+        }
+        told.join("; ")
     }
 
     /// Whether a suspect replica answered this client during a read, with a warning (R28).

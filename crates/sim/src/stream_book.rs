@@ -68,7 +68,14 @@ pub(crate) struct StreamBook {
     places: BTreeMap<EntryId, BTreeMap<String, BTreeMap<u64, usize>>>,
     /// What took the place of others (R46), by its number.
     replaced: BTreeMap<(EntryId, u64), CommittedNote>,
+    /// How many servers have to hold what is committed of a stream, and its level, where that is
+    /// said (R43).
+    said: BTreeMap<EntryId, (u32, u32)>,
 }
+
+/// Servers that have to have a bundle before it is committed, where nothing is said and the set has
+/// as many (R43).
+const COMMIT_REPLICAS: usize = 2;
 
 /// The name under which the ledger knows a bundle: it may have been pushed more than once, and is
 /// one mutation of its chunk all the same (R40).
@@ -93,6 +100,14 @@ impl StreamBook {
         self.chunks.get(&handle).map_or(0, |chunk| chunk.length)
     }
 
+    /// How many servers of a set of this size have to have a bundle before it is committed (R43).
+    pub(crate) fn replicas_needed(&self, file: EntryId, set_size: usize) -> usize {
+        match self.said.get(&file) {
+            Some((said, level)) => (*said).min(*level).max(1) as usize,
+            None => set_size.min(COMMIT_REPLICAS),
+        }
+    }
+
     /// The bundle that has this byte of a stream.
     pub(crate) fn at(&self, file: EntryId, offset: u64) -> Option<&CommittedNote> {
         let all = self.committed(file);
@@ -113,6 +128,10 @@ impl StreamBook {
         applied: &Applied,
     ) -> Result<Vec<CommittedNote>, String> {
         match (record, applied) {
+            // Where it was there already, no file ever has that id.
+            (Record::AddFile(add), _) if add.commit_replicas > 0 => {
+                self.said.insert(add.id, (add.commit_replicas, add.replication));
+            }
             // One that comes again is answered as the first time (R24), and begins nothing.
             (Record::OpenProducer(open), Applied::ProducerOpened(opened))
                 if opened.epoch == open.epoch =>
@@ -193,6 +212,11 @@ impl StreamBook {
             over: true,
         };
         self.chunks.insert(record.handle, note);
+        // What stands where, once ranges have been replaced, its readers judge: these books have
+        // each bundle where it was put first.
+        if self.replaced.range((record.file, 0)..=(record.file, u64::MAX)).next().is_some() {
+            return Ok(());
+        }
         // Of a copy nothing is in these books.
         let Some(all) = self.files.get_mut(&record.file) else { return Ok(()) };
         let first = all.partition_point(|note| note.offset + note.size <= record.offset);

@@ -43,6 +43,7 @@ mod repair;
 mod slices;
 mod troubled_grants;
 mod urgent_first;
+mod written_by_producer;
 
 /// Client 2 doubts the primary; its probe is on its way.
 fn doubt(world: &mut World, grant: &ChunkGrant, purpose: LeasePurpose) {

@@ -8,13 +8,17 @@
 //! - SL1: after the first raise nobody can write it: its servers refuse the version (R12).
 //! - SL2: whoever lacks what is committed is not of the set, but for a set that was decided on
 //!   (R28): what that lacks is lost, and its readers are told.
+//! - SL3: where no set can be had yet, those that are sound get the mark all the same: from then on
+//!   it is known for good what they have, and what they lack (`lacks_committed.rs`).
 
 use super::acts::{Act, Acts};
 use super::events::{JobEvent, PlaceView};
 use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
 use crate::applied::Applied;
+use crate::fleet::KnownReplica;
 use crate::rules::decided_set::keeps_above;
-use crate::rules::replica_set::{may_be_set, plan_raise};
+use crate::rules::members::current;
+use crate::rules::replica_set::{LiveMember, live_members, may_be_set, plan_raise};
 use crate::state::ChunkRecord;
 use crate::stream_records::SealChunk;
 use crate::view::View;
@@ -37,7 +41,13 @@ impl SealJob {
         (handle, chunk): (ChunkHandle, &ChunkRecord),
         acts: &mut Acts<'_>,
     ) -> Option<Self> {
-        let members = plan_raise(view, handle, chunk).ok()?;
+        let members = match plan_raise(view, handle, chunk) {
+            Ok(members) => members,
+            Err(_) => unmarked(view, handle, chunk),
+        };
+        if members.is_empty() {
+            return None;
+        }
         let members = members.into_iter().map(RaiseMember::standing).collect();
         let raise = raise(view, handle, members, acts);
         Some(Self { handle, raise, is_logging: false })
@@ -118,6 +128,12 @@ impl SealJob {
         acts.push(Act::Sealed(self.handle, Err(failure)));
         acts.push(Act::Finish);
     }
+}
+
+/// SL3
+fn unmarked(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> Vec<LiveMember> {
+    let lacks_mark = |(_, it): &(ServerId, KnownReplica)| it.is_sound() && !it.closed;
+    live_members(view, current(view, handle, chunk).filter(lacks_mark))
 }
 
 fn raise(

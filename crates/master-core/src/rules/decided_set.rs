@@ -10,7 +10,8 @@
 //! - DS2: only when every member has told how it stands, or is dead, and some time after that.
 //!   While a lease may live, what replicas told at different times says nothing of which is behind.
 //! - DS3: a sound replica that lacks nothing acknowledged comes before a suspect one; of suspects,
-//!   the furthest, by (version last mutated under, serial number) (R29).
+//!   the furthest, by (version last mutated under, serial number) (R29). Of what a producer writes
+//!   the log knows what is acknowledged (R41).
 //! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
 //!   has applied more (damaged or suspect, or away and coming back), until a person lets go of it
@@ -24,6 +25,7 @@
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
+use super::lacks_committed::lacking_committed;
 use super::members::{current, least_of, missing_is_awaited, missing_may_come};
 use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
@@ -68,7 +70,8 @@ fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDec
     let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
     let usable: Vec<(ServerId, KnownReplica)> =
         told.iter().filter(|(_, replica)| !replica.damaged).copied().collect();
-    let stale = behind(&usable);
+    let mut stale = behind(&usable);
+    stale.extend(lacking_committed(view, handle, &usable));
     let level = |sound: bool| {
         let of = |(server, replica): &&(ServerId, KnownReplica)| {
             !stale.contains(server) && replica.suspect != sound

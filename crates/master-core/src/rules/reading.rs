@@ -4,6 +4,7 @@
 //! lease's. Without one, replicas above the logged version are as good as those at it (R9): the
 //! version that most of them stand at is the one to ask for.
 
+use super::lacks_committed::lacking_committed;
 use super::members::{current, former_holder_unknown, secondaries_of};
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::GrantedLease;
@@ -126,13 +127,18 @@ fn without_lease(
         if !replicas.windows(2).all(|pair| pair[0].1.serial == pair[1].1.serial) {
             let furthest = furthest_live(view, &replicas);
             replicas.retain(|(_, replica)| replica.serial >= furthest || broken(Rule::R29));
+            let lacking = lacking_committed(view, handle, &replicas);
+            replicas.retain(|(server, _)| !lacking.contains(server));
         }
     }
     let worth = |version: ChunkVersion| {
         let of_it = replicas.iter().filter(|(_, replica)| replica.version == version);
         let live = of_it.filter(|(at, _)| view.fleet.servers().is_live(view.now.time, *at));
-        let sound = live.clone().filter(|(_, replica)| replica.is_sound());
-        (sound.count(), live.count(), version)
+        let sound = live.clone().filter(|(_, replica)| replica.is_sound()).count();
+        // Where none is sound: who has the most, and of these who has no bad blocks.
+        let most = live.clone().map(|(_, replica)| replica.serial).max();
+        let whole = live.clone().filter(|(_, replica)| !replica.damaged).count();
+        (sound, most, whole, live.count(), version)
     };
     let mut versions = replicas.iter().map(|(_, replica)| replica.version);
     let Some(first) = versions.next() else { return (chunk.version, Vec::new()) };

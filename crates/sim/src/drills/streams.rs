@@ -97,7 +97,8 @@ fn stream(script: &mut DrillScript) -> Result<EntryId, String> {
 }
 
 fn stream_of(script: &mut DrillScript, content: Content) -> Result<EntryId, String> {
-    match script.done(0, ClientOp::CreateStream { path: path("/stream"), content })? {
+    let (path, commit_replicas) = (path("/stream"), None);
+    match script.done(0, ClientOp::CreateStream { path, content, commit_replicas })? {
         OpOutput::Entry(entry) => Ok(entry.id),
         other => Err(format!("making a stream: {other:?}")),
     }

@@ -10,6 +10,7 @@ mod progress;
 mod quota_pressure;
 mod random_writes;
 mod record_file;
+mod replaced_pieces;
 mod sequential_files;
 mod shadow_reader;
 mod shared_file;
@@ -31,6 +32,7 @@ pub(crate) use random_writes::RandomWriter;
 pub(crate) use record_file::RecordFile;
 #[cfg(test)]
 pub(crate) use record_file::TriedRecord;
+pub(crate) use replaced_pieces::{PiecesFile, PiecesReader, Replacer};
 pub(crate) use sequential_files::SequentialFiles;
 pub(crate) use shadow_reader::ShadowReader;
 pub(crate) use shared_file::SharedFile;

@@ -109,7 +109,9 @@ impl StreamProducer {
         let op = match id {
             None => {
                 let content = Content::Records;
-                ClientOp::CreateStream { path: path(&stream), content }
+                // What is said, as often as it is not.
+                let said = *sim.random().pick(&[None, None, Some(1), Some(3)]).expect("some");
+                ClientOp::CreateStream { path: path(&stream), content, commit_replicas: said }
             }
             Some(file) => ClientOp::OpenProducer { file, name },
         };

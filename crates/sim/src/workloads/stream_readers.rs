@@ -110,9 +110,9 @@ impl StreamReader {
         if self.is_excused(sim, file) {
             return sim.reach("reader of a stream excused: no intact replica is alive");
         }
-        let file = self.file.borrow();
-        let why = format!("following {} at {}: {}", file.name, self.position, told(failure));
-        sim.fail("it_heals", why);
+        let (name, at) = (self.file.borrow().name.clone(), self.position);
+        let place = sim.describe_stream(file, at..at + self.size);
+        sim.fail("it_heals", format!("following {name} at {at}, {place}: {}", told(failure)));
     }
 
     /// Whether what it waits for need not be there any more.

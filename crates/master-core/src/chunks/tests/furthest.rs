@@ -78,6 +78,35 @@ fn until_it_is_levelled_no_reader_is_sent_to_one_that_is_behind_while_another_ca
 }
 
 #[test]
+fn where_none_is_sound_readers_are_sent_to_one_without_bad_blocks_whatever_version_it_stands_at() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    world.pass(12_000, &[1, 2, 3]);
+    for id in 1..=3 {
+        let (serial, suspect) = (SerialNumber::new(8), true);
+        // Each was raised in vain, one after the other (R8).
+        let version = (1..id).fold(grant.version, |version, _| version.next());
+        let told = ReplicaReport { serial, suspect, version, ..report(&grant) };
+        world.join(id, vec![told], vec![]);
+    }
+    let readable = |world: &mut World| {
+        let told = world.with(|chunks, step| {
+            locations(&chunks.view(step.now, step.state), grant.handle).replicas
+        });
+        told.iter().map(|at| at.server).collect::<Vec<_>>()
+    };
+    assert_eq!(readable(&mut world), [server(3)]);
+    world.with(|chunks, _| chunks.fleet.mark_damaged(grant.handle, server(3)));
+    assert_eq!(readable(&mut world), [server(2)]);
+    // Where it alone has the most, its good blocks are read all the same (DS6).
+    let (serial, suspect) = (SerialNumber::new(9), true);
+    let version = grant.version.next().next();
+    world.join(3, vec![ReplicaReport { serial, suspect, version, ..report(&grant) }], vec![]);
+    world.with(|chunks, _| chunks.fleet.mark_damaged(grant.handle, server(3)));
+    assert_eq!(readable(&mut world), [server(3)]);
+}
+
+#[test]
 fn bytes_of_one_that_may_have_lost_some_begin_a_new_life_of_the_chunk() {
     for suspect in [false, true] {
         let mut world = World::new(3);
