@@ -91,11 +91,15 @@ impl FailingDisk {
         self.at.join("filler")
     }
 
-    /// From now on writes fail.
+    /// From now on writes fail, where the file system has not written before: what a file had that
+    /// is gone, the filler above all, is given back to the small disk first.
     ///
     /// # Errors
     /// Where the system refuses that.
     pub(crate) fn fail(&self) -> Result<()> {
+        // What was removed is free once the file system's journal says so.
+        run(&["sync", "-f", shown(&self.at)])?;
+        run(&["fstrim", shown(&self.at)])?;
         self.below.fill()
     }
 

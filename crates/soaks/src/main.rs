@@ -31,6 +31,7 @@ mod file_workload;
 mod heals;
 mod kills;
 mod lab;
+mod lab_cell;
 mod load;
 mod load_process;
 mod master_disks;
@@ -46,6 +47,7 @@ mod snapshots;
 mod source_tree;
 mod steady_load;
 mod stream_logs;
+mod stream_rates;
 mod streams;
 mod teller;
 mod tree;
@@ -94,7 +96,7 @@ fn program() -> Result<Program> {
 fn soak(words: &[&str]) -> Result<()> {
     let [
         what @ ("tree" | "appends" | "kills" | "masters" | "upgrade" | "chaos" | "heals"
-        | "recovery" | "snapshots" | "streams"),
+        | "recovery" | "snapshots" | "streams" | "stream-rates"),
         rest @ ..,
     ] = words
     else {
@@ -108,6 +110,7 @@ fn soak(words: &[&str]) -> Result<()> {
     let without_a_cell = match *what {
         "recovery" => Some(recovery::run(&program()?, &options, &teller)),
         "heals" => Some(heals::run(&program()?, &options, &teller)),
+        "stream-rates" => Some(stream_rates::run(&program()?, &options, &teller)),
         _ => None,
     };
     if let Some(done) = without_a_cell {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 pub(crate) const USAGE: &str = "\
-soak tree|appends|kills|masters|upgrade|chaos|snapshots|streams|heals|recovery
+soak tree|appends|kills|masters|upgrade|chaos|snapshots|streams|heals|recovery|stream-rates
      [--small-cell] [--chunk-size BYTES] [--keep]
      appends: [--records N] [--large-records N]      kills, masters: [--rounds N]
      masters: [--lab PATH | --disks], of masters that are cut off, or whose disks fail
@@ -12,6 +12,7 @@ soak tree|appends|kills|masters|upgrade|chaos|snapshots|streams|heals|recovery
      streams: [--records N] [--record-size BYTES] [--seed N]
      upgrade: [--against BINARY] [--seed N], with an odd one chunkservers first
      heals: [NAME…] [--files N] [--lab PATH] [--against BINARY]
+     stream-rates: --lab PATH [gfs] [tfs]
      recovery: --lab PATH [--gigabytes N] [--clone-rate BYTES] [--clients]";
 
 /// What to do, and how much of it.
@@ -127,7 +128,7 @@ impl SoakOptions {
                     *place = Some((*path).to_owned());
                 }
                 "--files" => options.files = Some(number()?),
-                name if what == "heals" && !name.starts_with('-') => {
+                name if ["heals", "stream-rates"].contains(&what) && !name.starts_with('-') => {
                     options.names.push(name.to_owned());
                 }
                 "--seed" => options.seed = number()?,

@@ -12,9 +12,9 @@
 //!
 //! Each figure is a line: what was measured, what is asked, and the verdict.
 
-use crate::cell::host_name;
 use crate::heals::priorities::PriorityWatch;
 use crate::lab::Lab;
+use crate::lab_cell::{LabCell, LabCellPlan};
 use crate::load::LoadPlace;
 use crate::options::SoakOptions;
 use crate::recovery_clients::{ClientRates, TURN_SIZE, measure};
@@ -22,7 +22,7 @@ use crate::report::Report;
 use crate::source_tree::generate;
 use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
-use cairn_testkit::{CellPlan, CellProcesses, Program, await_until};
+use cairn_testkit::{Program, await_until};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -49,46 +49,31 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const STORED_WITHIN: Duration = Duration::from_secs(1_200);
 const WHOLE_WITHIN: Duration = Duration::from_secs(600);
 
-/// A cell in a laboratory: the master on `m0`, a chunkserver on each `s..`. What is in front ends
-/// first.
+/// A cell of which one server dies.
 #[derive(Debug)]
-struct LabCell {
-    processes: CellProcesses,
-    program: Program,
-    lab: Lab,
-}
+struct RecoveringCell(LabCell);
 
-impl LabCell {
+impl RecoveringCell {
     fn start(program: Program, lab: Lab, options: &SoakOptions) -> Result<Self> {
-        let directory = std::env::temp_dir().join(format!("cairn-soak-{}", std::process::id()));
-        let mut plan = CellPlan::new(lab.program(&program, "c01"), directory, SERVERS);
-        plan.keep = options.keep;
         let rate = options.clone_rate;
-        plan.settings = format!("[new_cell]\nchunk_size = {CHUNK_SIZE}\nclone_rate = {rate}\n");
-        if options.small_cell {
-            plan.master_arguments.push("--small-cell".to_owned());
-        }
-        plan.hosts.push(lab.host(&program, "m0", "/")?);
-        for number in 1..=SERVERS {
-            let rack = if number == 1 { "/rack-a" } else { "/rack-b" };
-            plan.hosts.push(lab.host(&program, &host_name(number), rack)?);
-        }
-        Ok(Self { processes: CellProcesses::start(plan)?, program, lab })
+        let settings = format!("[new_cell]\nchunk_size = {CHUNK_SIZE}\nclone_rate = {rate}\n");
+        let rack = |number| if number == 1 { "/rack-a" } else { "/rack-b" };
+        let plan = LabCellPlan { servers: SERVERS, settings: &settings, rack };
+        Ok(Self(LabCell::start(program, lab, &plan, options)?))
     }
 
     fn directory(&self) -> &Path {
-        self.processes.directory()
+        self.0.directory()
     }
 
     fn ask(&self, host: &str, arguments: &[&str]) -> Result<String> {
-        let program = self.lab.program(&self.program, host);
-        Ok(program.ask(&[arguments, &["--cell", self.processes.address()]].concat())?)
+        self.0.ask(host, arguments)
     }
 
     /// Chunks that lack replicas.
     fn lacking(&self) -> Result<usize> {
-        let address = self.processes.address();
-        let program = self.processes.program();
+        let address = self.0.processes.address();
+        let program = self.0.processes.program();
         let mut command = program.command(["fsck", "--quick", "--json", "--cell", address]);
         // It fails by its exit code where there are any.
         let told = command.output().context("starting fsck")?.stdout;
@@ -99,14 +84,14 @@ impl LabCell {
     ///
     /// A replica of each goes to the first server, whose link is a wide one meanwhile.
     fn store(&self, bytes: u64) -> Result<()> {
-        self.lab.run(&["slow", "s01", "1gbit"])?;
+        self.0.lab.run(&["slow", "s01", "1gbit"])?;
         let local = self.directory().join("local");
         generate(&local, bytes / CLIENTS)?;
         each_client(|client| {
             let (host, to) = (format!("c{:02}", client + 1), format!("/data-{client}"));
             self.ask(&host, &["put", "--deadline", "600", &text(&local), &to]).map(drop)
         })?;
-        self.lab.run(&["slow", "s01", "normal"]).map(drop)
+        self.0.lab.run(&["slow", "s01", "normal"]).map(drop)
     }
 
     /// What a client gets that reads, and one that appends, for as long as `meanwhile` takes.
@@ -120,7 +105,7 @@ impl LabCell {
     }
 
     fn size_of(&self, server: usize) -> Result<u64> {
-        Ok(size_below(&self.processes.data_of(server + 1).join("chunks"))?)
+        Ok(size_below(&self.0.processes.data_of(server + 1).join("chunks"))?)
     }
 }
 
@@ -161,7 +146,7 @@ pub(crate) fn measure_all(
 ) -> Result<()> {
     let lab = options.lab.as_deref().context("it takes --lab PATH, the laboratory's program")?;
     let lab = Lab::up(lab, &["--topology", "gfs"])?;
-    let mut cell = LabCell::start(program.clone(), lab, options)?;
+    let mut cell = RecoveringCell::start(program.clone(), lab, options)?;
     teller.say(format_args!("{SERVERS} chunkservers behind links of 100 Mbit/s"));
     let begun = Instant::now();
     cell.store(options.gigabytes << 30)?;
@@ -173,20 +158,20 @@ pub(crate) fn measure_all(
     } else {
         let held = cell.size_of(0)?;
         teller.say(format_args!("s01 holds {} MB; it is killed", held / 1_000_000));
-        cell.processes.chunkservers[0].kill();
+        cell.0.processes.chunkservers[0].kill();
         recover(&cell, (held, options), Instant::now(), teller, report)?;
     }
     two_more(&mut cell, teller, report)
 }
 
 /// Kills two more; in which order what they held is copied, and whether all of it is there.
-fn two_more(cell: &mut LabCell, teller: &Teller, report: &mut Report) -> Result<()> {
+fn two_more(cell: &mut RecoveringCell, teller: &Teller, report: &mut Report) -> Result<()> {
     for at in [1, 2] {
-        cell.processes.chunkservers[at].kill();
+        cell.0.processes.chunkservers[at].kill();
     }
     teller.say("two more are killed");
-    let address = cell.processes.address().to_owned();
-    let place = LoadPlace { cell: address, runners: vec![cell.lab.runner("c02")] };
+    let address = cell.0.processes.address().to_owned();
+    let place = LoadPlace { cell: address, runners: vec![cell.0.lab.runner("c02")] };
     let mut watch = PriorityWatch::start(&place, CLONES_PER_SERVER)?;
     await_until("every chunk is whole", WHOLE_WITHIN, || watch.look(SERVERS - 3))?;
     watch.report(report);
@@ -202,7 +187,7 @@ fn two_more(cell: &mut LabCell, teller: &Teller, report: &mut Report) -> Result<
 
 /// The same with clients that read and append (RC2).
 fn recover_beside_clients(
-    cell: &mut LabCell,
+    cell: &mut RecoveringCell,
     options: &SoakOptions,
     teller: &Teller,
     report: &mut Report,
@@ -215,7 +200,7 @@ fn recover_beside_clients(
     })?;
     let held = cell.size_of(0)?;
     teller.say(format_args!("s01 holds {} MB; it is killed", held / 1_000_000));
-    cell.processes.chunkservers[0].kill();
+    cell.0.processes.chunkservers[0].kill();
     let killed = Instant::now();
     // Until it is dead nothing is copied, and clients have their own troubles.
     await_until("chunks that lack replicas", WHOLE_WITHIN, || {
@@ -235,7 +220,7 @@ fn recover_beside_clients(
 
 /// Waits until every chunk is whole, and judges how fast that went (RC1).
 fn recover(
-    cell: &LabCell,
+    cell: &RecoveringCell,
     (held, options): (u64, &SoakOptions),
     killed: Instant,
     teller: &Teller,

@@ -572,8 +572,7 @@ fn a_reader_goes_on_at_a_shadow_that_is_behind(script: &mut DrillScript) -> Verd
     let first = send(script, 0, &producer, (1, b"one,"));
     committed(script, first)?;
     script.pass(Duration::from_secs(2));
-    let in_charge = script.master_in_charge()?;
-    let masters = script.nodes().masters.clone();
+    let (in_charge, masters) = (script.master_in_charge()?, script.nodes().masters.clone());
     let shadow = masters.iter().copied().find(|it| *it != in_charge).expect("one of three");
     let others: Vec<NodeId> = masters.into_iter().filter(|it| *it != shadow).collect();
     others.iter().for_each(|other| script.part(shadow, *other));
@@ -585,7 +584,7 @@ fn a_reader_goes_on_at_a_shadow_that_is_behind(script: &mut DrillScript) -> Verd
         return Err("the master in charge does not say where it is".to_owned());
     };
     let (seen, length) = (known.log, known.entry.length);
-    let wait = WaitLength { file, seen, ..WaitLength::default() };
+    let wait = WaitLength { file, seen, ..Default::default() };
     for question in [ShadowQuestion::from(ReadExtents { seen, ..read.clone() }), wait.into()] {
         match word_of(script, shadow, question)? {
             ShadowWord::Failed(_) => {}

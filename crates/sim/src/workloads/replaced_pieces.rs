@@ -114,8 +114,8 @@ impl PiecesFile {
         }
     }
 
-    /// RP1, RP2; what is read are whole pieces. Whatever is seen was committed in the order in which
-    /// it was sent: by one at a time, who numbers it.
+    /// RP1, RP2; what is read are whole pieces. Whatever is seen was committed in the order in
+    /// which it was sent: by one at a time, who numbers it.
     fn judge_whole(&self, read: ReadNote, bytes: &[u8]) -> Result<(), String> {
         let notes = &self.model.writes;
         let covers = |write: usize, at: u64| {

@@ -76,8 +76,7 @@ fn decided(world: &World) -> SetDecision {
 }
 
 #[test]
-fn a_sound_replica_that_lacks_what_is_committed_comes_after_those_that_have_it_and_may_have_lost_it()
- {
+fn a_sound_replica_that_lacks_what_is_committed_comes_after_suspect_ones_that_have_it() {
     let mut world = World::new(3);
     stream(&mut world, 3);
     let mut world = world.restarted(2);

@@ -1,0 +1,260 @@
+//! What a stream carries over the links of a laboratory, beside what the laboratory itself carries
+//! there (row B7; TFS §3).
+//!
+//! ```text
+//!   gfs   c01 … c16 ── 100 Mbit/s ── s01 … s16     16 producers on 16 hosts, one stream
+//!   tfs   c01       ── 1 Gbit/s ──── s01 … s09     1 and 10 producers, and readers, on one host
+//! ```
+//! - SR1: the ceiling is the laboratory's own generator, which keeps nothing, between the same
+//!   hosts: its median, measured before the cell is there and again when it is gone; the mean of
+//!   the two.
+//! - SR2: a rate counts all bytes, over the time from when the first process is started to when the
+//!   last has ended.
+//!
+//! Each figure is a line: what was measured, what is asked, and the verdict.
+
+use crate::lab::Lab;
+use crate::lab_cell::{LabCell, LabCellPlan};
+use crate::options::SoakOptions;
+use crate::report::Report;
+use crate::source_tree::generate;
+use crate::teller::Teller;
+use anyhow::{Context, Result, bail};
+use cairn_testkit::Program;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Instant;
+
+/// Bytes of a record of a stream.
+const RECORD_SIZE: u64 = 64 << 10;
+/// Bytes of a record of the GFS file.
+const FILE_RECORD_SIZE: u64 = 1 << 20;
+/// What a producer appends on links of 100 Mbit/s, and to the GFS file.
+const SLOW_SIZE: u64 = 48 << 20;
+const FILE_SIZE: u64 = 8 << 20;
+/// What all together append, and each reader reads, at 1 Gbit/s.
+const FAST_SIZE: u64 = 640 << 20;
+/// Of the ceiling.
+const SLOW_SHARE: f64 = 0.9;
+const FAST_SHARE: f64 = 0.97;
+/// How long the laboratory's own generator runs each time, and how often.
+const CEILING_SECONDS: &str = "4";
+const CEILING_RUNS: &str = "3";
+
+/// Runs it: both topologies, or those named.
+///
+/// # Errors
+/// With whatever did not go as asked.
+pub(crate) fn run(program: &Program, options: &SoakOptions, teller: &Teller) -> Result<()> {
+    let path = options.lab.as_deref().context("it takes --lab PATH, the laboratory's program")?;
+    let mut report = Report::default();
+    for (name, measure) in [("gfs", gfs as Measure), ("tfs", tfs)] {
+        if options.names.is_empty() || options.names.iter().any(|it| it == name) {
+            measure(path, (program, options), teller, &mut report)?;
+        }
+    }
+    match report.missed() {
+        [] if report.lines() == 0 => bail!("of gfs and tfs nothing is named"),
+        [] => Ok(()),
+        missed => bail!("missed: {}", missed.join("; ")),
+    }
+}
+
+type Measure = fn(&str, (&Program, &SoakOptions), &Teller, &mut Report) -> Result<()>;
+
+/// What the laboratory's own generator carries.
+#[derive(Clone, Copy, Debug)]
+struct Pattern {
+    name: &'static str,
+    clients: &'static str,
+    streams: &'static str,
+}
+
+impl Pattern {
+    /// MB/s, the median.
+    fn carries(&self, lab: &Lab) -> Result<f64> {
+        let words = ["limits", "--patterns", self.name, "--counts", self.clients];
+        let times = ["--streams", self.streams, "--seconds", CEILING_SECONDS];
+        let told = lab.run(&[&words[..], &times, &["--repeat", CEILING_RUNS]].concat())?;
+        let told: Value = serde_json::from_str(&told).context("limits as JSON")?;
+        told["results"][0]["measured_mb_s"].as_f64().context("a rate")
+    }
+}
+
+/// A figure to be set against a ceiling.
+#[derive(Debug)]
+struct RateFigure {
+    what: &'static str,
+    pattern: Pattern,
+    asked: f64,
+    /// MB/s before the cell was there.
+    before: f64,
+    /// MB/s of the stream.
+    rate: f64,
+}
+
+impl RateFigure {
+    fn new(what: &'static str, pattern: Pattern, asked: f64, lab: &Lab) -> Result<Self> {
+        Ok(Self { what, pattern, asked, before: pattern.carries(lab)?, rate: 0.0 })
+    }
+
+    /// SR1
+    fn judge(&self, lab: &Lab, report: &mut Report) -> Result<()> {
+        let ceiling = f64::midpoint(self.before, self.pattern.carries(lab)?);
+        let what = format!("{}: {:.1} MB/s, part of {ceiling:.1}", self.what, self.rate);
+        report.at_least(&what, self.asked, self.rate / ceiling);
+        Ok(())
+    }
+}
+
+/// Sixteen hosts with a producer each, and the same hosts with one GFS file.
+fn gfs(
+    path: &str,
+    (program, options): (&Program, &SoakOptions),
+    teller: &Teller,
+    report: &mut Report,
+) -> Result<()> {
+    const HOSTS: usize = 16;
+    let lab = Lab::up(path, &["--topology", "gfs"])?;
+    let pattern = Pattern { name: "write", clients: "16", streams: "1" };
+    let what = "gfs: 16 producers on 16 hosts";
+    let mut figure = RateFigure::new(what, pattern, SLOW_SHARE, &lab)?;
+    let plan = LabCellPlan { servers: HOSTS, settings: "", rack: |_| "/a" };
+    let cell = LabCell::start(program.clone(), lab, &plan, options)?;
+    let host = |number: usize| format!("c{:02}", number + 1);
+    figure.rate = produced(&cell, "/stream", host, (HOSTS, SLOW_SIZE), teller)?;
+    let of_file = appended(&cell, "/file", host, (HOSTS, FILE_SIZE), teller)?;
+    teller.say(format_args!("one GFS file from the same hosts: {of_file:.1} MB/s"));
+    figure.judge(&alone(cell), report)
+}
+
+/// One host, with producers and then with readers.
+fn tfs(
+    path: &str,
+    (program, options): (&Program, &SoakOptions),
+    teller: &Teller,
+    report: &mut Report,
+) -> Result<()> {
+    const SERVERS: usize = 9;
+    let lab = Lab::up(path, &["--topology", "tfs", "--clients", "1"])?;
+    let pattern = |name, streams| Pattern { name, clients: "1", streams };
+    let mut figures = [
+        RateFigure::new("tfs: 1 producer", pattern("write", "1"), FAST_SHARE, &lab)?,
+        RateFigure::new("tfs: 10 producers on a host", pattern("write", "10"), FAST_SHARE, &lab)?,
+        RateFigure::new("tfs: 1 reader", pattern("read", "1"), FAST_SHARE, &lab)?,
+        RateFigure::new("tfs: 10 readers on a host", pattern("read", "10"), FAST_SHARE, &lab)?,
+    ];
+    let plan = LabCellPlan { servers: SERVERS, settings: "", rack: |_| "/a" };
+    let cell = LabCell::start(program.clone(), lab, &plan, options)?;
+    let host = |_| "c01".to_owned();
+    let [one, ten, read_by_one, read_by_ten] = &mut figures;
+    one.rate = produced(&cell, "/one", host, (1, FAST_SIZE), teller)?;
+    ten.rate = produced(&cell, "/ten", host, (10, FAST_SIZE / 10), teller)?;
+    read_by_one.rate = read(&cell, "/ten", (1, FAST_SIZE), teller)?;
+    read_by_ten.rate = read(&cell, "/ten", (10, FAST_SIZE), teller)?;
+    let lab = alone(cell);
+    figures.iter().try_for_each(|figure| figure.judge(&lab, report))
+}
+
+/// The laboratory, when the cell in it has ended.
+fn alone(cell: LabCell) -> Lab {
+    let LabCell { processes, lab, .. } = cell;
+    drop(processes);
+    lab
+}
+
+/// So many producers append so many bytes each to a new stream; MB/s.
+fn produced(
+    cell: &LabCell,
+    stream: &str,
+    host: impl Fn(usize) -> String,
+    (producers, size): (usize, u64),
+    teller: &Teller,
+) -> Result<f64> {
+    cell.ask("c01", &["create", "--layout", "stream", stream])?;
+    append_all(cell, stream, host, (producers, size, RECORD_SIZE), teller)
+}
+
+/// The same to a file of records.
+fn appended(
+    cell: &LabCell,
+    file: &str,
+    host: impl Fn(usize) -> String,
+    (clients, size): (usize, u64),
+    teller: &Teller,
+) -> Result<f64> {
+    cell.ask("c01", &["create", "--content", "records", file])?;
+    append_all(cell, file, host, (clients, size, FILE_RECORD_SIZE), teller)
+}
+
+fn append_all(
+    cell: &LabCell,
+    to: &str,
+    host: impl Fn(usize) -> String,
+    (clients, size, record_size): (usize, u64, u64),
+    teller: &Teller,
+) -> Result<f64> {
+    let local = cell.directory().join(format!("local{}", to.replace('/', "-")));
+    generate(&local, size)?;
+    let command = |number: usize| {
+        let (record_size, producer) = (record_size.to_string(), format!("p{number:02}"));
+        let words = ["append", "--deadline", "120", "--record-size", &record_size];
+        let names = ["--producer", &producer, to, text(&local)];
+        (host(number), words.iter().chain(&names).map(|it| (*it).to_owned()).collect())
+    };
+    let commands: Vec<(String, Vec<String>)> = (0..clients).map(command).collect();
+    let rate = timed(cell, &commands, size * clients as u64, teller, to)?;
+    let told = cell.ask("c01", &["stat", "--json", to])?;
+    let stored: Value = serde_json::from_str(&told).context("stat as JSON")?;
+    let length = stored["length"].as_u64().unwrap_or_default();
+    if length < size * clients as u64 {
+        bail!("{to} holds {length} bytes of {}", size * clients as u64);
+    }
+    Ok(rate)
+}
+
+/// So many readers read all of a stream each; MB/s.
+fn read(
+    cell: &LabCell,
+    stream: &str,
+    (readers, size): (usize, u64),
+    teller: &Teller,
+) -> Result<f64> {
+    let words = ["cat", "--raw", "--deadline", "120", stream].map(str::to_owned).to_vec();
+    let commands = vec![("c01".to_owned(), words); readers];
+    timed(cell, &commands, size * readers as u64, teller, stream)
+}
+
+/// SR2
+fn timed(
+    cell: &LabCell,
+    commands: &[(String, Vec<String>)],
+    bytes: u64,
+    teller: &Teller,
+    what: &str,
+) -> Result<f64> {
+    let (began, busy) = (Instant::now(), busy_ticks()?);
+    cell.run_all(commands)?;
+    let took = began.elapsed().as_secs_f64();
+    let rate = bytes as f64 / 1e6 / took;
+    let busy = (busy_ticks()? - busy) as f64 / 100.0 / took;
+    teller.say(format_args!(
+        "{what}: {} of them, {rate:.1} MB/s for {took:.1} s; {busy:.2} cores were busy",
+        commands.len()
+    ));
+    Ok(rate)
+}
+
+/// What all of this machine's cores have worked so far, in hundredths of a second.
+fn busy_ticks() -> Result<u64> {
+    let told = std::fs::read_to_string("/proc/stat")?;
+    let line = told.lines().next().context("a line of all cores")?;
+    let ticks = line.split_whitespace().skip(1).map(str::parse);
+    let ticks: Vec<u64> = ticks.collect::<Result<_, _>>().context("numbers of ticks")?;
+    // user nice system idle iowait irq softirq steal …, of which two are rest
+    Ok(ticks.iter().enumerate().filter(|(at, _)| ![3, 4].contains(at)).map(|(_, it)| it).sum())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("names of the soak's own")
+}
