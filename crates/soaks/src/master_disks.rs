@@ -3,6 +3,8 @@
 //!
 //! - MD1: when the log meets the end of its disk nobody can tell: what counts is how long any of
 //!   the creates took, and for how long no record was acknowledged.
+//! - MD2: a disk that fails is noticed at a block that nobody has written before: names are made
+//!   until the member has ended, whoever is in charge by then.
 
 use crate::cell::SoakCell;
 use crate::load::{Appenders, Readers};
@@ -46,9 +48,12 @@ pub(crate) fn run(soak: &mut SoakCell, options: &SoakOptions, teller: &Teller) -
         }
         let silence = silence_until_another(cell, &appenders, gone)?;
         let longest = Duration::from_secs_f64(creates.mark()?.longest_ms / 1e3);
+        if fails {
+            // MD2
+            cell.masters[gone].await_end()?;
+        }
         drop(creates);
         if fails {
-            cell.masters[gone].await_end()?;
             disks[gone].mend()?;
             cell.masters[gone].restart()?;
         } else {

@@ -1,8 +1,8 @@
-//! How much data of one client may be on its way to chunkservers at once: less after a push that
-//! did not end in time, more again while they do.
+//! How much data of one client may be on its way to chunkservers at once: more while pushes end
+//! soon, less after one that did not end in time.
 //!
 //! ```text
-//!   may it go? ─yes─► on its way ──► ended in time: a little more may be on its way
+//!   may it go? ─yes─► on its way ──► ended soon: more may be on its way
 //!      │ no              ▲     └───► late: half as much
 //!      └─► waits its turn┘
 //! ```
@@ -17,14 +17,20 @@
 //! - PW4: while the line is slow, all that is pushed is waited for longer: twice as long after each
 //!   halving, and half of that after a push that took little of its time. Else each new piece would
 //!   be sent twice, once to find out what the one before it has found out.
+//! - PW5: more may go only after a push that took a small part of its time: by as much as it was,
+//!   until one is late, and by a little then. Who began with all that it has would learn how slow
+//!   the line is by sending all of it twice.
 
 use crate::ids::TaskId;
 use cairn_types::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Bytes on their way at once, at the most.
+/// Bytes on their way at once, at first and at the most.
+const LIMIT_FIRST: u64 = 2 << 20;
 const LIMIT_MAX: u64 = 256 << 20;
+/// Of the time that a push is waited for, this part is soon (PW5).
+const SOON_PART: u32 = 4;
 
 /// The time that pushes are waited for is doubled so often at most.
 pub(crate) const LATE_DOUBLINGS_MAX: u32 = 4;
@@ -40,8 +46,8 @@ struct OnItsWay {
 #[derive(Debug)]
 pub(crate) struct PushWindow {
     limit: u64,
-    /// When it was halved last.
-    halved: Time,
+    /// When it was halved last; not yet, where a push that ends soon doubles what may go (PW5).
+    halved: Option<Time>,
     /// How often the time that pushes are waited for is doubled (PW4).
     slowness: u32,
     on_their_way: BTreeMap<TaskId, OnItsWay>,
@@ -53,7 +59,7 @@ pub(crate) struct PushWindow {
 impl Default for PushWindow {
     fn default() -> Self {
         let (on_their_way, waiting) = (BTreeMap::new(), VecDeque::new());
-        let (limit, halved, slowness) = (LIMIT_MAX, Time::default(), 0);
+        let (limit, halved, slowness) = (LIMIT_FIRST, None, 0);
         Self { limit, halved, slowness, on_their_way, size: 0, waiting }
     }
 }
@@ -96,12 +102,15 @@ impl PushWindow {
         self.slowness
     }
 
-    /// A push ended in time, for which `usual` would be waited where the line is not slow: a window
-    /// that is full of such grows by about one of them.
+    /// A push ended in time, for which `usual` would be waited where the line is not slow: once one
+    /// was late, a window that is full of such grows by about one of them (PW5).
     pub(crate) fn in_time(&mut self, now: Time, task: TaskId, usual: Duration) {
         let Some(OnItsWay { size, since }) = self.on_their_way.get(&task) else { return };
-        let more = size.saturating_mul(*size) / self.limit;
-        self.limit = (self.limit + more.max(1)).min(LIMIT_MAX);
+        if now.since(*since) * SOON_PART < usual {
+            let a_little = size.saturating_mul(*size) / self.limit;
+            let more = if self.halved.is_none() { *size } else { a_little.max(1) };
+            self.limit = (self.limit + more).min(LIMIT_MAX);
+        }
         if now.since(*since) * 2 < usual * (1 << self.slowness.saturating_sub(1)) {
             self.slowness = self.slowness.saturating_sub(1);
         }
@@ -110,8 +119,8 @@ impl PushWindow {
     /// A push was not answered in time (PW2).
     pub(crate) fn late(&mut self, now: Time, task: TaskId) {
         let Some(OnItsWay { since, .. }) = self.on_their_way.get(&task) else { return };
-        if *since >= self.halved {
-            (self.limit, self.halved) = ((self.size / 2).max(1), now);
+        if self.halved.is_none_or(|halved| *since >= halved) {
+            (self.limit, self.halved) = ((self.size / 2).max(1), Some(now));
             self.slowness = (self.slowness + 1).min(LATE_DOUBLINGS_MAX);
         }
         assert!((1..=LIMIT_MAX).contains(&self.limit), "a limit lets something go (PW1)");
@@ -129,7 +138,7 @@ impl PushWindow {
 
 #[cfg(test)]
 mod tests {
-    use super::{LATE_DOUBLINGS_MAX, LIMIT_MAX, PushWindow};
+    use super::{LATE_DOUBLINGS_MAX, LIMIT_FIRST, LIMIT_MAX, PushWindow};
     use crate::ids::TaskId;
     use cairn_types::Time;
     use std::time::Duration;
@@ -172,14 +181,32 @@ mod tests {
         assert_eq!(window.limit, 5);
         let mut before = window.limit;
         for _ in 0..100 {
-            window.in_time(at(3), TaskId(1), Duration::from_millis(1));
+            window.in_time(at(3), TaskId(1), Duration::from_millis(9));
             assert!(window.limit > before);
             before = window.limit;
         }
         assert!(before >= 40, "{before}");
+        window.in_time(at(3), TaskId(1), Duration::from_millis(8));
+        assert_eq!(window.limit, before, "PW5: a quarter of its time is not soon");
         window.limit = LIMIT_MAX;
-        window.in_time(at(3), TaskId(1), Duration::from_millis(1));
+        window.in_time(at(3), TaskId(1), Duration::from_millis(9));
         assert_eq!(window.limit, LIMIT_MAX);
+    }
+
+    #[test]
+    fn who_begins_finds_out_how_much_may_go_before_anything_is_late() {
+        let mut window = PushWindow::default();
+        let (piece, soon) = (1 << 20, Duration::from_secs(1));
+        assert!(window.begin(at(1), TaskId(1), piece) && window.begin(at(1), TaskId(2), piece));
+        assert!(!window.begin(at(1), TaskId(3), piece), "not all at once");
+        window.in_time(at(100), TaskId(1), soon);
+        window.in_time(at(100), TaskId(2), soon);
+        assert_eq!(window.limit, 2 * LIMIT_FIRST);
+        window.late(at(2000), TaskId(1));
+        window.leave(TaskId(2));
+        let before = window.limit;
+        window.in_time(at(100), TaskId(1), soon);
+        assert!(window.limit - before <= piece, "PW5");
     }
 
     #[test]

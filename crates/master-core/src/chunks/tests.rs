@@ -53,6 +53,22 @@ fn doubt(world: &mut World, grant: &ChunkGrant, purpose: LeasePurpose) {
 }
 
 #[test]
+fn chunks_that_are_made_at_the_same_time_are_made_on_different_servers() {
+    let mut world = World::new(6);
+    let other = EntryId::new(FILE.get() + 500);
+    let name = "other".to_owned();
+    let (id, replication) = (other, 3);
+    let mutation = MutationName { number: MutationNumber::new(901), ..MutationName::default() };
+    world.apply(AddFile { mutation, parent: ROOT, name, id, replication, ..AddFile::default() });
+    world.request(1, lease(LeasePurpose::Append, 0));
+    world.request(2, Lease { file: other, ..lease(LeasePurpose::Append, 0) });
+    // Nobody has made anything yet.
+    let mut asked: Vec<u64> = world.raises().iter().map(|(_, to, _)| *to).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
 fn a_first_chunk_is_created_on_three_servers_logged_and_granted_to_all_who_wait() {
     let mut world = World::new(4);
     world.request(1, lease(LeasePurpose::Append, 0));

@@ -50,6 +50,8 @@ pub(crate) enum Act {
     /// No former holder acknowledges an append in this chunk any more (R18).
     Fence(ChunkHandle),
 
+    /// A replica is to be made here: one more of what the server was lately given to make.
+    Chosen(ServerId),
     /// A replica was made here.
     Placed(ChunkHandle, ServerId, ReplicaReport),
     /// Blocks of a replica fail their checksums.

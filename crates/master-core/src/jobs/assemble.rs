@@ -89,6 +89,7 @@ impl AssembleJob {
                 rate: config.settle_rate,
                 keep_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
             };
+            acts.push(Act::Chosen(server.server));
             acts.ask(server.clone(), Question::Assemble(order), deadline);
             made.insert(server.server, (server.clone(), None));
         }

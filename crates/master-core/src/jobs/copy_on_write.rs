@@ -179,6 +179,7 @@ impl CopyOnWriteJob {
                 server,
                 copy: self.copy,
             };
+            acts.push(Act::Chosen(server));
             acts.ask(replica.at.clone(), Question::Copy(order), deadline);
             copies.insert(server, (replica.at, None));
         }

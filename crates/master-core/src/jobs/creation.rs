@@ -6,7 +6,7 @@
 //!      └─ a fresh number, whoever did not answer is replaced (R8)
 //! ```
 
-use super::acts::Acts;
+use super::acts::{Act, Acts};
 use super::events::PlaceView;
 use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again};
 use super::wait_cause::WaitCause;
@@ -109,6 +109,8 @@ fn ask(
     (kept, fresh): (Vec<RaisedReplica>, Vec<ReplicaAt>),
     acts: &mut Acts<'_>,
 ) -> RaiseRound {
+    // Whoever is chosen at the same time takes others.
+    fresh.iter().for_each(|at| acts.push(Act::Chosen(at.server)));
     let fresh = fresh.into_iter().map(|at| RaiseMember { at, from: RaiseFrom::Nothing });
     RaiseRound::start(&at.view, kind, again(kept).chain(fresh), acts)
 }

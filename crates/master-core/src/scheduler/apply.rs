@@ -137,9 +137,9 @@ impl Scheduler {
                 self.leases.shrink(handle, lease, (version, secondaries));
             }
             Act::Fence(handle) => self.leases.fence(handle),
+            Act::Chosen(server) => step.fleet.placed_on(server),
             Act::Placed(handle, server, report) => {
                 step.fleet.note_replica((now, step.state), handle, server, &report);
-                step.fleet.placed_on(server);
             }
             Act::MarkDamaged(handle, server) => step.fleet.mark_damaged(handle, server),
             Act::Grown(handle, result) => self.news.grown.push((handle, result)),
