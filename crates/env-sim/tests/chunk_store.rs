@@ -232,6 +232,26 @@ fn a_failed_sync_ends_the_directory_and_makes_its_dirty_chunks_suspect() {
 }
 
 #[test]
+fn what_a_failed_sync_left_in_memory_is_written_anew_before_another_sync_vouches_for_it() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 5000);
+    model.take(&store, &Step::Sync).unwrap();
+    model.take(&store, &write(5000, bytes(9000))).unwrap();
+    disk.fail_syncs(1);
+    assert!(model.take(&store, &Step::Sync).is_err());
+    drop(store);
+    // The process ends and the machine does not: the page cache looks clean.
+    disk.crash();
+    let store = open(&disk).0;
+    model.take(&store, &Step::Raise(2)).unwrap();
+    model.take(&store, &Step::Sync).unwrap();
+    drop(store);
+    disk.power_loss_of_all_unsynced();
+    let store = open(&disk).0;
+    assert_eq!(&read_all(&store).unwrap(), model.contents.last().unwrap());
+}
+
+#[test]
 fn a_full_disk_changes_nothing_and_serves_on() {
     let disk = new_disk();
     let (store, mut model) = filled(&disk, 3000);

@@ -11,7 +11,7 @@
 use crate::chunk_files::{ChunkDirectory, ChunkFiles};
 use crate::reading::is_good;
 use crate::redo_journal::RedoJournal;
-use crate::whole_files::{disk_error, sync_failure};
+use crate::whole_files::{disk_error, sync_failure, write_anew};
 use cairn_env::{ChunkError, DiskError, IoFailure};
 use cairn_format::{ChunkHead, HEAD_SLOT_SIZE};
 use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber};
@@ -139,6 +139,17 @@ impl Chunk {
         self.unsynced = false;
         self.unsynced_appends = false;
         self.redo.clear(chunks.disk.as_ref())
+    }
+
+    /// Writes what the page cache has of the chunk once more, and syncs it. Where a sync has
+    /// failed, what it was to save looks clean, and another sync would save nothing of it.
+    pub(crate) fn write_anew(&mut self, chunks: &ChunkDirectory) -> Result<(), DiskError> {
+        let files = chunks.files(self.head.handle, false)?;
+        for file in [&files.data, &files.meta] {
+            write_anew(file.as_ref()).map_err(disk_error)?;
+        }
+        self.unsynced = true;
+        self.sync(chunks)
     }
 
     /// Whether what was written through files that have been closed since is there (CH1).

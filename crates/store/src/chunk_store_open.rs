@@ -260,6 +260,7 @@ fn recover_all(
         let last_life = LastLife { page_cache_lost, heads_from_creation };
         let (mut recovered, is_unread) = recover_or_suspect(directory, line, last_life)?;
         sync_unmarked(directory, line, last_life, &mut recovered)?;
+        write_suspect_anew(directory, line, last_life, &mut recovered);
         if recovered.damaged {
             // What cannot be read today says nothing of what is there tomorrow.
             line.suspect |= !is_unread;
@@ -291,6 +292,21 @@ fn sync_unmarked(
         return Ok(());
     }
     recovered.chunk.sync(directory)
+}
+
+/// After a failed sync the page cache has what the disk may lack, and takes it for clean (R27):
+/// once the chunk is taken for current again (R28), no sync of it would be true.
+fn write_suspect_anew(
+    directory: &ChunkDirectory,
+    line: &ReplicaLine,
+    last_life: LastLife,
+    recovered: &mut RecoveredChunk,
+) {
+    let is_sound = !recovered.damaged && !recovered.chunk.head_lost && !recovered.chunk.torn;
+    if line.suspect && is_sound && !last_life.page_cache_lost {
+        // Where that fails it is as suspect as before.
+        let _ = recovered.chunk.write_anew(directory);
+    }
 }
 
 /// One chunk that cannot be read, or has no room for what recovery has to write, does not keep the

@@ -19,6 +19,8 @@ pub(crate) fn sync_failure(error: SyncError) -> DiskError {
 const FILE_SIZE_MAX: u64 = 1 << 30;
 /// What systems say of such a file.
 const EFBIG: i32 = 27;
+/// What is written anew at once.
+const PIECE_SIZE: usize = 1 << 20;
 
 /// Reads all of an open file.
 pub(crate) fn read_all(file: &dyn DiskFile) -> Result<Vec<u8>, IoFailure> {
@@ -31,6 +33,21 @@ pub(crate) fn read_all(file: &dyn DiskFile) -> Result<Vec<u8>, IoFailure> {
     let read = file.read_at(&mut bytes, 0)?;
     bytes.truncate(read);
     Ok(bytes)
+}
+
+/// Writes what a file has once more, where it stands: whatever ends that, it has the same bytes.
+pub(crate) fn write_anew(file: &dyn DiskFile) -> Result<(), IoFailure> {
+    let (size, mut piece) = (file.size()?, vec![0; PIECE_SIZE]);
+    let mut at = 0;
+    while at < size {
+        let read = file.read_at(&mut piece, at)?;
+        if read == 0 {
+            return Err(IoFailure::TooShort);
+        }
+        file.write_at(&piece[..read], at)?;
+        at += read as u64;
+    }
+    Ok(())
 }
 
 /// Reads a file, or nothing where it is missing.
