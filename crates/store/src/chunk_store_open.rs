@@ -258,9 +258,9 @@ fn recover_all(
     for line in journal.replicas.values_mut() {
         let heads_from_creation = header.heads_from_creation;
         let last_life = LastLife { page_cache_lost, heads_from_creation };
-        let (mut recovered, is_unread) = recover_or_suspect(directory, line, last_life)?;
+        let (mut recovered, mut is_unread) = recover_or_suspect(directory, line, last_life)?;
         sync_unmarked(directory, line, last_life, &mut recovered)?;
-        write_suspect_anew(directory, line, last_life, &mut recovered);
+        is_unread |= write_suspect_anew(directory, line, last_life, &mut recovered)?;
         if recovered.damaged {
             // What cannot be read today says nothing of what is there tomorrow.
             line.suspect |= !is_unread;
@@ -295,17 +295,24 @@ fn sync_unmarked(
 }
 
 /// After a failed sync the page cache has what the disk may lack, and takes it for clean (R27):
-/// once the chunk is taken for current again (R28), no sync of it would be true.
+/// once the chunk is taken for current again (R28), no sync of it would be true. One of which that
+/// cannot be written is not taken for current: whether it is one of those.
 fn write_suspect_anew(
     directory: &ChunkDirectory,
     line: &ReplicaLine,
     last_life: LastLife,
     recovered: &mut RecoveredChunk,
-) {
+) -> Result<bool, DiskError> {
     let is_sound = !recovered.damaged && !recovered.chunk.head_lost && !recovered.chunk.torn;
-    if line.suspect && is_sound && !last_life.page_cache_lost {
-        // Where that fails it is as suspect as before.
-        let _ = recovered.chunk.write_anew(directory);
+    if !line.suspect || !is_sound || last_life.page_cache_lost {
+        return Ok(false);
+    }
+    match recovered.chunk.write_anew(directory) {
+        Err(DiskError::Io(_) | DiskError::NoSpace | DiskError::NoSpaceMidway) => {
+            recovered.damaged = true;
+            Ok(true)
+        }
+        result => result.map(|()| false),
     }
 }
 
