@@ -24,8 +24,8 @@ pub(crate) struct AcknowledgedMutation {
 /// One chunk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkLedger {
-    /// Nodes that had a replica when their disks were set back to old images.
-    pub(crate) set_back: BTreeSet<NodeId>,
+    /// Replicas as they were when their nodes' disks were set back to old images.
+    pub(crate) set_back: BTreeMap<NodeId, ReplicaLedger>,
     pub(crate) file: EntryId,
     pub(crate) index: ChunkIndex,
     /// Versions in the log, with the size of the set that each was logged for.
@@ -383,8 +383,8 @@ impl Ledger {
         // A mark that was made before the machine's last boot is doubted (R27).
         let rebooted = self.boots.get(&node).copied().unwrap_or_default() != page.boots;
         for (handle, chunk) in &mut self.chunks {
-            if chunk.replicas.contains_key(&node) {
-                chunk.set_back.insert(node);
+            if let Some(before) = chunk.replicas.get(&node) {
+                chunk.set_back.insert(node, before.clone());
             }
             match page.replicas.remove(handle) {
                 Some(replica) => {

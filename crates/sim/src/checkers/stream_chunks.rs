@@ -3,11 +3,12 @@
 
 use super::checker::{Checker, Verdict};
 use crate::ledger::Ledger;
+use crate::replica_ledger::ReplicaLedger;
 use cairn_env::{ApplyMutation, ChunkJob, ChunkResult};
 use cairn_env_sim::NodeId;
 use cairn_master_core::Record;
 use cairn_types::{BlockChecksums, ChunkHandle, SerialNumber};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a bundle stands, and what it is.
 type BundlePlace = (u64, u64, BlockChecksums);
@@ -67,14 +68,15 @@ impl Checker for StreamChunks {
         let (Some(_), Some(chunk)) = (seal.serial, ledger.chunks.get(&seal.handle)) else {
             return Ok(());
         };
-        let has_all = |node: &&NodeId| {
-            let replica = &chunk.replicas[*node];
+        let has_all = |replica: &ReplicaLedger| {
             let mut bundles = chunk.acknowledged.iter().map(|done| &done.push);
             replica.version >= seal.version && bundles.all(|it| replica.applied.contains_key(it))
         };
-        let whole = chunk.replicas.keys().filter(has_all).count();
-        // One whose disk was set back when it had told may have had it (streams 18).
-        if whole + chunk.set_back.len() >= seal.set_size as usize {
+        // One whose disk was set back since had it when it told (streams 18).
+        let replicas = chunk.replicas.iter().chain(&chunk.set_back);
+        let whole = replicas.filter(|(_, it)| has_all(it)).map(|(node, _)| *node);
+        let whole = whole.collect::<BTreeSet<NodeId>>().len();
+        if whole >= seal.set_size as usize {
             return Ok(());
         }
         let (short, size) = (seal.handle.short(), seal.set_size);
