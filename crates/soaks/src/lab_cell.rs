@@ -11,6 +11,8 @@ use std::process::Stdio;
 /// How it is to be.
 #[derive(Clone, Debug)]
 pub(crate) struct LabCellPlan<'a> {
+    /// Part of its directory's name: a soak may have several, one after the other, and keep them.
+    pub(crate) name: &'a str,
     /// Chunkservers, of which the laboratory has as many hosts.
     pub(crate) servers: usize,
     /// The settings that it is founded with.
@@ -38,7 +40,8 @@ impl LabCell {
         plan: &LabCellPlan<'_>,
         options: &SoakOptions,
     ) -> Result<Self> {
-        let directory = std::env::temp_dir().join(format!("cairn-soak-{}", std::process::id()));
+        let directory = format!("cairn-soak-{}-{}", std::process::id(), plan.name);
+        let directory = std::env::temp_dir().join(directory);
         let mut cell = CellPlan::new(lab.program(&program, "c01"), directory, plan.servers);
         cell.keep = options.keep;
         plan.settings.clone_into(&mut cell.settings);
@@ -58,7 +61,7 @@ impl LabCell {
     }
 
     /// The binary, run on a client's host.
-    pub(crate) fn program_on(&self, host: &str) -> Program {
+    fn program_on(&self, host: &str) -> Program {
         self.lab.program(&self.program, host)
     }
 

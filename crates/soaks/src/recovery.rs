@@ -58,16 +58,8 @@ impl RecoveringCell {
         let rate = options.clone_rate;
         let settings = format!("[new_cell]\nchunk_size = {CHUNK_SIZE}\nclone_rate = {rate}\n");
         let rack = |number| if number == 1 { "/rack-a" } else { "/rack-b" };
-        let plan = LabCellPlan { servers: SERVERS, settings: &settings, rack };
+        let plan = LabCellPlan { name: "recovery", servers: SERVERS, settings: &settings, rack };
         Ok(Self(LabCell::start(program, lab, &plan, options)?))
-    }
-
-    fn directory(&self) -> &Path {
-        self.0.directory()
-    }
-
-    fn ask(&self, host: &str, arguments: &[&str]) -> Result<String> {
-        self.0.ask(host, arguments)
     }
 
     /// Chunks that lack replicas.
@@ -85,22 +77,22 @@ impl RecoveringCell {
     /// A replica of each goes to the first server, whose link is a wide one meanwhile.
     fn store(&self, bytes: u64) -> Result<()> {
         self.0.lab.run(&["slow", "s01", "1gbit"])?;
-        let local = self.directory().join("local");
+        let local = self.0.directory().join("local");
         generate(&local, bytes / CLIENTS)?;
         each_client(|client| {
             let (host, to) = (format!("c{:02}", client + 1), format!("/data-{client}"));
-            self.ask(&host, &["put", "--deadline", "600", &text(&local), &to]).map(drop)
+            self.0.ask(&host, &["put", "--deadline", "600", &text(&local), &to]).map(drop)
         })?;
         self.0.lab.run(&["slow", "s01", "normal"]).map(drop)
     }
 
     /// What a client gets that reads, and one that appends, for as long as `meanwhile` takes.
     fn clients(&self, meanwhile: impl FnOnce() -> Result<()>) -> Result<ClientRates> {
-        let turn = text(&self.directory().join("turn"));
-        let back = text(&self.directory().join("read"));
-        let read = || self.ask("c09", &["get", "-f", "/turn", &back]).map(drop);
+        let turn = text(&self.0.directory().join("turn"));
+        let back = text(&self.0.directory().join("read"));
+        let read = || self.0.ask("c09", &["get", "-f", "/turn", &back]).map(drop);
         let size = ["append", "--record-size", "1048576", "/log", &turn];
-        let append = || self.ask("c10", &size).map(drop);
+        let append = || self.0.ask("c10", &size).map(drop);
         measure(read, append, meanwhile)
     }
 
@@ -176,10 +168,10 @@ fn two_more(cell: &mut RecoveringCell, teller: &Teller, report: &mut Report) -> 
     await_until("every chunk is whole", WHOLE_WITHIN, || watch.look(SERVERS - 3))?;
     watch.report(report);
     let compared = each_client(|client| {
-        let back = cell.directory().join(format!("back-{client}"));
+        let back = cell.0.directory().join(format!("back-{client}"));
         let (host, from) = (format!("c{:02}", client + 1), format!("/data-{client}"));
-        cell.ask(&host, &["get", "-f", "--deadline", "600", &from, &text(&back)])?;
-        crate::source_tree::same(&cell.directory().join("local"), 0, &back).map(drop)
+        cell.0.ask(&host, &["get", "-f", "--deadline", "600", &from, &text(&back)])?;
+        crate::source_tree::same(&cell.0.directory().join("local"), 0, &back).map(drop)
     });
     report.works("two more killed, none lost", compared.map(|()| "every byte right".to_owned()));
     Ok(())
@@ -192,8 +184,8 @@ fn recover_beside_clients(
     teller: &Teller,
     report: &mut Report,
 ) -> Result<()> {
-    generate(&cell.directory().join("turn"), TURN_SIZE)?;
-    cell.ask("c09", &["put", &text(&cell.directory().join("turn")), "/turn"])?;
+    generate(&cell.0.directory().join("turn"), TURN_SIZE)?;
+    cell.0.ask("c09", &["put", &text(&cell.0.directory().join("turn")), "/turn"])?;
     let before = cell.clients(|| {
         std::thread::sleep(QUIET);
         Ok(())

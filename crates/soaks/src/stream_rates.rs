@@ -47,6 +47,9 @@ const CEILING_RUNS: &str = "3";
 /// With whatever did not go as asked.
 pub(crate) fn run(program: &Program, options: &SoakOptions, teller: &Teller) -> Result<()> {
     let path = options.lab.as_deref().context("it takes --lab PATH, the laboratory's program")?;
+    if let Some(other) = options.names.iter().find(|it| !["gfs", "tfs"].contains(&it.as_str())) {
+        bail!("{other}: there are gfs and tfs");
+    }
     let mut report = Report::default();
     for (name, measure) in [("gfs", gfs as Measure), ("tfs", tfs)] {
         if options.names.is_empty() || options.names.iter().any(|it| it == name) {
@@ -54,7 +57,6 @@ pub(crate) fn run(program: &Program, options: &SoakOptions, teller: &Teller) -> 
         }
     }
     match report.missed() {
-        [] if report.lines() == 0 => bail!("of gfs and tfs nothing is named"),
         [] => Ok(()),
         missed => bail!("missed: {}", missed.join("; ")),
     }
@@ -119,11 +121,13 @@ fn gfs(
     let pattern = Pattern { name: "write", clients: "16", streams: "1" };
     let what = "gfs: 16 producers on 16 hosts";
     let mut figure = RateFigure::new(what, pattern, SLOW_SHARE, &lab)?;
-    let plan = LabCellPlan { servers: HOSTS, settings: "", rack: |_| "/a" };
+    let plan = LabCellPlan { name: "gfs", servers: HOSTS, settings: "", rack: |_| "/a" };
     let cell = LabCell::start(program.clone(), lab, &plan, options)?;
     let host = |number: usize| format!("c{:02}", number + 1);
-    figure.rate = produced(&cell, "/stream", host, (HOSTS, SLOW_SIZE), teller)?;
-    let of_file = appended(&cell, "/file", host, (HOSTS, FILE_SIZE), teller)?;
+    figure.rate =
+        appended(&cell, ("/stream", STREAM), host, (HOSTS, SLOW_SIZE, RECORD_SIZE), teller)?;
+    let of_file =
+        appended(&cell, ("/file", GFS_FILE), host, (HOSTS, FILE_SIZE, FILE_RECORD_SIZE), teller)?;
     teller.say(format_args!("one GFS file from the same hosts: {of_file:.1} MB/s"));
     figure.judge(&alone(cell), report)
 }
@@ -144,12 +148,12 @@ fn tfs(
         RateFigure::new("tfs: 1 reader", pattern("read", "1"), FAST_SHARE, &lab)?,
         RateFigure::new("tfs: 10 readers on a host", pattern("read", "10"), FAST_SHARE, &lab)?,
     ];
-    let plan = LabCellPlan { servers: SERVERS, settings: "", rack: |_| "/a" };
+    let plan = LabCellPlan { name: "tfs", servers: SERVERS, settings: "", rack: |_| "/a" };
     let cell = LabCell::start(program.clone(), lab, &plan, options)?;
     let host = |_| "c01".to_owned();
     let [one, ten, read_by_one, read_by_ten] = &mut figures;
-    one.rate = produced(&cell, "/one", host, (1, FAST_SIZE), teller)?;
-    ten.rate = produced(&cell, "/ten", host, (10, FAST_SIZE / 10), teller)?;
+    one.rate = appended(&cell, ("/one", STREAM), host, (1, FAST_SIZE, RECORD_SIZE), teller)?;
+    ten.rate = appended(&cell, ("/ten", STREAM), host, (10, FAST_SIZE / 10, RECORD_SIZE), teller)?;
     read_by_one.rate = read(&cell, "/ten", (1, FAST_SIZE), teller)?;
     read_by_ten.rate = read(&cell, "/ten", (10, FAST_SIZE), teller)?;
     let lab = alone(cell);
@@ -163,37 +167,19 @@ fn alone(cell: LabCell) -> Lab {
     lab
 }
 
-/// So many producers append so many bytes each to a new stream; MB/s.
-fn produced(
-    cell: &LabCell,
-    stream: &str,
-    host: impl Fn(usize) -> String,
-    (producers, size): (usize, u64),
-    teller: &Teller,
-) -> Result<f64> {
-    cell.ask("c01", &["create", "--layout", "stream", stream])?;
-    append_all(cell, stream, host, (producers, size, RECORD_SIZE), teller)
-}
+/// What is appended to is made so.
+const STREAM: [&str; 2] = ["--layout", "stream"];
+const GFS_FILE: [&str; 2] = ["--content", "records"];
 
-/// The same to a file of records.
+/// So many clients append so many bytes each, in records of a size, to what is made for it; MB/s.
 fn appended(
     cell: &LabCell,
-    file: &str,
-    host: impl Fn(usize) -> String,
-    (clients, size): (usize, u64),
-    teller: &Teller,
-) -> Result<f64> {
-    cell.ask("c01", &["create", "--content", "records", file])?;
-    append_all(cell, file, host, (clients, size, FILE_RECORD_SIZE), teller)
-}
-
-fn append_all(
-    cell: &LabCell,
-    to: &str,
+    (to, made): (&str, [&str; 2]),
     host: impl Fn(usize) -> String,
     (clients, size, record_size): (usize, u64, u64),
     teller: &Teller,
 ) -> Result<f64> {
+    cell.ask("c01", &["create", made[0], made[1], to])?;
     let local = cell.directory().join(format!("local{}", to.replace('/', "-")));
     generate(&local, size)?;
     let command = |number: usize| {
