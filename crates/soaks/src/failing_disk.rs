@@ -45,7 +45,10 @@ impl FailingDisk {
     /// # Errors
     /// Where this user may not mount.
     pub(crate) fn mount(at: &Path) -> Result<Self> {
-        let below = SmallDisk::mount(&at.with_extension("below"))?;
+        // Its own, beside it: `with_extension` would give all of a cell's disks the same one.
+        let mut below = at.as_os_str().to_owned();
+        below.push("-below");
+        let below = SmallDisk::mount(Path::new(&below))?;
         let below = below.context("this user may not mount: failing disks cannot be had")?;
         let image = below.path().join("image");
         std::fs::create_dir_all(at)?;

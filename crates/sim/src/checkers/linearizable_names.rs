@@ -183,7 +183,7 @@ impl Sequential for NamesTold {
         }
     }
 
-    fn is_right(&self, effect: &NameEffect, answer: &NameAnswer) -> bool {
+    fn is_right(&self, effect: &NameEffect, answer: &NameAnswer, _: &NameTree) -> bool {
         match (effect, answer) {
             (NameEffect::Nothing, answer) => *answer == NameAnswer::Refused,
             (NameEffect::Did, NameAnswer::Done | NameAnswer::Entry { .. }) => true,

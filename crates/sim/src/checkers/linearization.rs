@@ -28,8 +28,8 @@ pub(crate) trait Sequential {
     fn changes(effect: &Self::Effect) -> bool;
     /// An answer has come.
     fn told(&mut self, _id: usize, _op: &Self::Op, _answer: &Self::Answer) {}
-    /// Whether somebody to whom this happened is answered so.
-    fn is_right(&self, effect: &Self::Effect, answer: &Self::Answer) -> bool;
+    /// Whether somebody to whom this happened is answered so, when this is the state.
+    fn is_right(&self, effect: &Self::Effect, answer: &Self::Answer, state: &Self::State) -> bool;
 }
 
 /// How an operation ended.
@@ -88,7 +88,7 @@ impl<M: Sequential> LinearizationSearch<M> {
         let mut reached = BTreeSet::new();
         while let Some(mut configuration) = frontier.pop() {
             if let Some(effect) = configuration.happened.remove(&id) {
-                if self.model.is_right(&effect, answer) {
+                if self.model.is_right(&effect, answer, &configuration.state) {
                     reached.insert(configuration);
                 }
                 continue;

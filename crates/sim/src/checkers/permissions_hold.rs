@@ -8,6 +8,10 @@
 //! ```
 //! A model of owners, groups and modes as POSIX has them, of its own: it knows the workload's few
 //! people, and nothing of the master's.
+//!
+//! - PH1: what a change is answered with is what its entry was when it changed, or what it is when
+//!   the answer comes: where the first answer is lost, the second is given of what is there by
+//!   then (hard seed 1321 of 56ec34b).
 
 use super::linearization::{self, HistoryEnd, HistoryEvent, Judgement, Sequential};
 use cairn_types::Identity;
@@ -136,8 +140,10 @@ type OwnedTree = BTreeMap<String, OwnedNode>;
 enum OwnedEffect {
     Denied,
     Refused,
-    /// Made or changed; what it is then.
-    Did(Option<Owned>),
+    /// Made or changed.
+    Did,
+    /// Likewise; what it is then.
+    DidTo(OwnedNode),
     Saw(Owned),
     Listed(Vec<String>),
     Used,
@@ -315,19 +321,20 @@ fn happen(tree: &mut OwnedTree, id: usize, wish: &Wish) -> Allowed<OwnedEffect> 
             let directory = matches!(wish.op, OwnedOp::MakeDirectory { .. });
             let holder = judge.make(path)?;
             let owned = judge.made_in(holder, *mode, directory);
-            tree.insert(path.clone(), OwnedNode { directory, owned, made_by: id });
-            Ok(OwnedEffect::Did(Some(owned)))
+            let node = OwnedNode { directory, owned, made_by: id };
+            tree.insert(path.clone(), node);
+            Ok(OwnedEffect::DidTo(node))
         }
         OwnedOp::Rename { from, to, replace } => {
             judge.rename((from, to), *replace)?;
             moved(tree, from, to);
-            Ok(OwnedEffect::Did(None))
+            Ok(OwnedEffect::Did)
         }
         OwnedOp::Delete { path, recursive } => {
             judge.delete(path, *recursive)?;
             let gone = below(tree, path);
             tree.retain(|name, _| name != path && !gone.contains(name));
-            Ok(OwnedEffect::Did(None))
+            Ok(OwnedEffect::Did)
         }
         OwnedOp::Stat(path) => judge.find(path).map(|node| OwnedEffect::Saw(node.owned)),
         OwnedOp::Open(path) => {
@@ -351,8 +358,9 @@ fn happen(tree: &mut OwnedTree, id: usize, wish: &Wish) -> Allowed<OwnedEffect> 
         | OwnedOp::SetOwner { path, .. }
         | OwnedOp::SetGroup { path, .. }) => {
             let owned = judge.change(path, change)?;
-            tree.get_mut(path).expect("it is there").owned = owned;
-            Ok(OwnedEffect::Did(Some(owned)))
+            let node = tree.get_mut(path).expect("it is there");
+            node.owned = owned;
+            Ok(OwnedEffect::DidTo(*node))
         }
         OwnedOp::Read { made_by } => {
             let Some(node) = file_made_by(tree, *made_by) else { return Ok(OwnedEffect::Gone) };
@@ -391,19 +399,22 @@ impl Sequential for Permissions {
     }
 
     fn changes(effect: &OwnedEffect) -> bool {
-        matches!(effect, OwnedEffect::Did(_))
+        matches!(effect, OwnedEffect::Did | OwnedEffect::DidTo(_))
     }
 
-    fn is_right(&self, effect: &OwnedEffect, answer: &OwnedAnswer) -> bool {
+    fn is_right(&self, effect: &OwnedEffect, answer: &OwnedAnswer, tree: &OwnedTree) -> bool {
         use OwnedAnswer as Answer;
         match (effect, answer) {
             (OwnedEffect::Denied, answer) => *answer == Answer::Denied,
             (OwnedEffect::Refused, answer) => *answer == Answer::Refused,
-            (OwnedEffect::Did(Some(owned)) | OwnedEffect::Saw(owned), Answer::Entry(told)) => {
-                owned == told
+            (OwnedEffect::Saw(owned), Answer::Entry(told)) => owned == told,
+            // PH1
+            (OwnedEffect::DidTo(node), Answer::Entry(told)) => {
+                let is_now = |it: &OwnedNode| it.made_by == node.made_by && it.owned == *told;
+                node.owned == *told || tree.values().any(is_now)
             }
             (OwnedEffect::Listed(there), Answer::Names(told)) => there == told,
-            (OwnedEffect::Did(None) | OwnedEffect::Used, Answer::Done) => true,
+            (OwnedEffect::Did | OwnedEffect::Used, Answer::Done) => true,
             (OwnedEffect::DeniedUnlessLeased, Answer::Denied | Answer::Done) => true,
             (OwnedEffect::Gone, _) => true,
             _ => false,
@@ -477,6 +488,25 @@ mod tests {
         }
         let late = beside(OwnedAnswer::Refused, OwnedAnswer::Denied);
         assert!(matches!(late, Judgement::Not(_)), "{late:?}");
+    }
+
+    #[test]
+    fn a_creation_whose_answer_was_lost_is_answered_with_what_became_of_it_and_nothing_else() {
+        let made = |answer| {
+            let path = "/people/f".to_owned();
+            let chmod = OwnedOp::SetMode { path: path.clone(), mode: 0o755 };
+            judge(&[
+                began(0, 1, OwnedOp::Create { path, mode: 0o666 }),
+                began(1, 0, chmod),
+                answered(1, told(1, 10, 0o755)),
+                answered(0, answer),
+            ])
+        };
+        for mode in [0o666, 0o755] {
+            assert_eq!(made(told(1, 10, mode)), Judgement::Linearizable);
+        }
+        assert!(matches!(made(told(1, 10, 0o644)), Judgement::Not(_)));
+        assert!(matches!(made(told(0, 10, 0o755)), Judgement::Not(_)));
     }
 
     #[test]

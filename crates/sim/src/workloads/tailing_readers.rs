@@ -29,13 +29,16 @@ pub(crate) struct TailingReader {
     asked_at: WorldTime,
     /// Reads in a row that gave nothing, after the writers have stopped.
     idle: u32,
-    /// Reads in a row that failed, after the faults.
-    failures: u32,
+    /// Reads in a row that failed, after the faults, and when the first of them did.
+    failures: Option<(u32, WorldTime)>,
     over: bool,
 }
 
-/// So many failures in a row, after the faults, are no accident.
+/// So many failures in a row, after the faults, are no accident...
 const FAILURES_MAX: u32 = 3;
+/// ...where they went on for so long: a master whose disk was full asks each second whether it has
+/// room again (hard seed 2299 of 56ec34b).
+const FAILS_FOR: Duration = Duration::from_secs(2);
 /// So many empty reads in a row, after the faults, are the end.
 const IDLE_MAX: u32 = 5;
 
@@ -49,7 +52,7 @@ impl TailingReader {
             asked: None,
             asked_at: WorldTime(0),
             idle: 0,
-            failures: 0,
+            failures: None,
             over: false,
         }
     }
@@ -92,8 +95,9 @@ impl TailingReader {
         if !sim.closing {
             return sim.rest(500);
         }
-        self.failures += 1;
-        if self.failures < FAILURES_MAX {
+        let (before, since) = self.failures.unwrap_or((0, sim.now()));
+        self.failures = Some((before + 1, since));
+        if before + 1 < FAILURES_MAX || sim.now() < since.after(FAILS_FOR) {
             return sim.rest(500);
         }
         self.over = true;
@@ -156,7 +160,7 @@ impl Workload for TailingReader {
             Ok(_) => return sim.rest(500),
             Err(failure) => return self.failed(sim, &failure),
         };
-        self.failures = 0;
+        self.failures = None;
         let got = !bytes.is_empty();
         let mut records = Vec::new();
         if !self.cursor.take(asked, &[bytes], &mut records) {
