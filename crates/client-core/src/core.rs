@@ -204,13 +204,15 @@ impl ClientCore {
     /// # Errors
     /// Settings that do not fit together: nothing is learnt.
     fn learn_cell(&mut self, info: &CellInfoAnswer) -> Result<(), Failure> {
-        info.config.validate()?;
+        // A master of an older build does not know of all of them.
+        let config = info.config.clone().completed();
+        config.validate()?;
         if self.client.config.is_none() {
             self.identify(info.cell);
         } else {
             assert!(self.waiting.is_empty(), "nothing waits for settings that are known");
         }
-        self.client.config = Some(info.config.clone());
+        self.client.config = Some(config);
         for (operation, what) in std::mem::take(&mut self.waiting) {
             self.begin(operation, what);
         }

@@ -119,6 +119,7 @@ mod tests {
     use cairn_protocol::{
         CellInfo, CellInfoAnswer, ErrorCode, Open, OpenAnswer, Read, Request, Response,
     };
+    use cairn_types::CellConfig;
     use cairn_types::Entry;
 
     fn answer() -> OpenAnswer {
@@ -169,5 +170,16 @@ mod tests {
         client.answer(Response::CellInfo(CellInfoAnswer::default()));
         assert!(is_done(&outcome));
         assert_eq!(result(&outcome).map_err(|failure| failure.code), Err(ErrorCode::Invalid));
+    }
+
+    #[test]
+    fn a_cell_whose_master_is_older_has_the_standard_for_what_that_one_does_not_know() {
+        let mut client = client();
+        let outcome = client.start(Operation::Ask(CellInfo {}.into()));
+        let config = CellConfig { settle_rate: 0, settle_after_ms: 0, ..CellConfig::standard() };
+        client.answer(Response::CellInfo(CellInfoAnswer { config, ..CellInfoAnswer::default() }));
+        assert!(result(&outcome).is_ok());
+        client.start(read());
+        assert!(matches!(client.call().request, Request::Locate(_)), "files can be used");
     }
 }
