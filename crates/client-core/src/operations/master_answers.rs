@@ -119,8 +119,7 @@ mod tests {
     use cairn_protocol::{
         CellInfo, CellInfoAnswer, ErrorCode, Open, OpenAnswer, Read, Request, Response,
     };
-    use cairn_types::CellConfig;
-    use cairn_types::Entry;
+    use cairn_types::{CellConfig, Entry};
 
     fn answer() -> OpenAnswer {
         let entry = Entry { id: FILE, chunk_count: 1, ..Entry::default() };
