@@ -106,7 +106,8 @@ impl Primary {
         // Who has caught up stands as the one that it caught up with.
         let own = stored.as_source(cx.me.clone());
         let source = match grant.source {
-            Some(LevelSource { mutated_version, serial, .. }) => {
+            Some(source) => {
+                let LevelSource { mutated_version, serial, .. } = *source;
                 LevelSource { mutated_version, serial, ..own }
             }
             None => own,

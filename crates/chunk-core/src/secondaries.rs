@@ -121,7 +121,7 @@ impl Secondaries {
                 mutations: batch.into_iter().map(|it| it.forwarded.clone()).collect(),
                 acknowledged: mark.length,
                 acknowledged_serial: mark.serial,
-                level: level.cloned(),
+                level: level.cloned().map(Box::new),
             };
             let (to, server) = (secondary.at.address.clone(), secondary.at.server);
             let what = ReplicaCall::Forward { version, lease, secondary: server };

@@ -115,7 +115,7 @@ fn what_has_gone_as_garbage_is_told_as_gone_in_case_it_was_told_of_meanwhile() {
     let garbage = vec![Garbage { handle: handle(), version: version(1) }];
     let answer = HeartbeatAnswer { term: TERM, garbage, ..HeartbeatAnswer::default() };
     bench.jobs.clear();
-    bench.answer(id, Ok(Response::Heartbeat(answer)));
+    bench.answer(id, Ok(Response::Heartbeat(answer.into())));
     let at = bench.jobs.iter().position(|(_, job)| matches!(job, ChunkJob::Trash { .. }));
     let (id, _) = bench.jobs.remove(at.expect("it goes")).expect("it is there");
     bench.done(id, Ok(ChunkDone::Trashed { gone: true }));

@@ -331,7 +331,7 @@ fn a_rate_that_the_master_changes_holds_for_clones_that_are_being_made() {
     let beat = bench.calls.iter().find(|(_, it)| matches!(it, Request::Heartbeat(_)));
     let (id, _) = beat.expect("a heartbeat is due").clone();
     let answer = HeartbeatAnswer { term: TERM, clone_rate: 0, ..HeartbeatAnswer::default() };
-    bench.answer(id, Ok(Response::Heartbeat(answer)));
+    bench.answer(id, Ok(Response::Heartbeat(answer.into())));
     bench.tick(Duration::from_millis(1));
     assert!(asks(&bench), "there is no limit any more");
 }

@@ -211,7 +211,7 @@ fn who_is_out_of_the_set_or_may_have_lost_bytes_or_is_damaged_takes_no_bundle() 
     let (beat, _) = left_out.heartbeat();
     let left = vec![LeftOut { handle: handle(), version: version(2) }];
     let heard = HeartbeatAnswer { term: TERM, left_out: left, ..HeartbeatAnswer::default() };
-    left_out.answer(beat, Ok(Response::Heartbeat(heard)));
+    left_out.answer(beat, Ok(Response::Heartbeat(heard.into())));
     assert_eq!(refused(&mut left_out, extend(6)).code, ErrorCode::StaleVersion);
 }
 
@@ -220,7 +220,7 @@ fn what_has_or_had_a_part_in_a_lease_is_no_stream_s_chunk() {
     let mut primary = Bench::primary();
     assert_eq!(refused(&mut primary, extend(1)).code, ErrorCode::Invalid);
     let mut secondary = Bench::with_replica();
-    let level = Some(LevelSource { at: server(2), ..LevelSource::default() });
+    let level = Some(LevelSource { at: server(2), ..LevelSource::default() }.into());
     secondary.ask(Forward { level, ..forward(1, 1) });
     secondary.applied(10);
     assert!(secondary.reply().1.is_ok());

@@ -175,7 +175,7 @@ fn joined_again() -> (Bench, EffectId, EffectId) {
     let (beat, _) = bench.calls.remove(0);
     let rejoin = cairn_protocol::HeartbeatAnswer { rejoin: true, ..Default::default() };
     let rejoin = cairn_protocol::HeartbeatAnswer { term: Term::new(1), ..rejoin };
-    bench.answer(beat, Ok(Response::Heartbeat(rejoin)));
+    bench.answer(beat, Ok(Response::Heartbeat(rejoin.into())));
     bench.pass(100);
     bench.join(8);
     let (id, handles, slice) = bench.slice();

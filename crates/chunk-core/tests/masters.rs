@@ -51,7 +51,7 @@ impl Bench {
             }
             self.tick(50 * MILLI);
         };
-        self.answer(id, result.map(Response::Heartbeat));
+        self.answer(id, result.map(|answer| Response::Heartbeat(answer.into())));
     }
 
     /// The first call of that kind.
@@ -117,7 +117,7 @@ fn a_master_that_is_silent_is_left_for_one_that_says_that_it_is_in_charge() {
     bench.taken_in(NEXT);
     // What the old one says now is nobody's.
     let rejoin = HeartbeatAnswer { term: TERM, rejoin: true, ..HeartbeatAnswer::default() };
-    bench.answer(beat.0, Ok(Response::Heartbeat(rejoin)));
+    bench.answer(beat.0, Ok(Response::Heartbeat(rejoin.into())));
     bench.beat(Ok(HeartbeatAnswer { term: NEXT, ..HeartbeatAnswer::default() }));
     let later = asked(&mut bench);
     assert!(later.iter().all(|it| it.ends_with("master2:1") && !it.starts_with("Join")), "MS2");

@@ -249,7 +249,7 @@ fn a_lease_is_extended_from_when_the_heartbeat_was_sent() {
     let sent = bench.time;
     bench.time = bench.time + Duration::from_millis(900);
     let answer = HeartbeatAnswer { term: TERM, extended: vec![lease()], ..Default::default() };
-    bench.answer(beat, Ok(Response::Heartbeat(answer)));
+    bench.answer(beat, Ok(Response::Heartbeat(answer.into())));
     let config = CellConfig::tiny();
     bench.time = sent + config.lease_of_holder() - Duration::from_millis(1);
     bench.ask(append(1, 10));
@@ -269,7 +269,7 @@ fn a_replica_that_the_set_goes_on_without_serves_no_reader_until_it_is_raised() 
     assert!(bench.reply().1.is_ok());
     let left_out = vec![LeftOut { handle: handle(), version: version(2) }];
     let answer = HeartbeatAnswer { term: TERM, left_out, news: 4, ..HeartbeatAnswer::default() };
-    bench.answer(beat, Ok(Response::Heartbeat(answer)));
+    bench.answer(beat, Ok(Response::Heartbeat(answer.into())));
     bench.ask(read(0, 10));
     assert_eq!(bench.failure().code, ErrorCode::StaleVersion);
     bench.calls.clear();
@@ -305,7 +305,7 @@ fn a_reader_with_an_old_location_is_served_by_a_primary_and_by_who_hears_its_mas
 #[test]
 fn a_secondary_applies_in_serial_order_and_nothing_twice() {
     let mut bench = Bench::with_replica();
-    bench.ask(Forward { level: Some(LevelSource::default()), ..forward(1, 1) });
+    bench.ask(Forward { level: Some(Box::default()), ..forward(1, 1) });
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
     bench.ask(forward(3, 1));
@@ -321,7 +321,7 @@ fn a_secondary_applies_in_serial_order_and_nothing_twice() {
 #[test]
 fn readers_see_what_is_acknowledged_and_nothing_before() {
     let mut bench = Bench::with_replica();
-    bench.ask(Forward { level: Some(LevelSource::default()), ..forward(1, 1) });
+    bench.ask(Forward { level: Some(Box::default()), ..forward(1, 1) });
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
     bench.ask(read(0, 10));
@@ -502,7 +502,7 @@ fn a_replica_that_could_not_be_created_leaves_nothing_behind() {
 #[test]
 fn a_mark_is_the_end_only_for_readers_who_have_the_close_from_the_master() {
     let mut bench = Bench::with_replica();
-    bench.ask(Forward { level: Some(LevelSource::default()), ..forward(1, 1) });
+    bench.ask(Forward { level: Some(Box::default()), ..forward(1, 1) });
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
     bench.ask(Raise { close: true, ..raise(version(1), version(2)) });
@@ -572,7 +572,7 @@ fn a_replica_vouches_for_a_sync_only_while_it_follows_the_lease() {
     // As after a restart within the lease: at the same version, with fewer bytes perhaps.
     bench.ask(of_primary.clone());
     assert_eq!(bench.failure().code, ErrorCode::NotPrimary);
-    bench.ask(Forward { level: Some(LevelSource::default()), ..forward(1, 1) });
+    bench.ask(Forward { level: Some(Box::default()), ..forward(1, 1) });
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
     bench.ask(SyncChunk { lease: LeaseId::of(TERM, 10), ..of_primary.clone() });
@@ -601,7 +601,7 @@ fn heartbeats_tell_first_of_what_has_changed() {
         });
         let (id, held) = beat.expect("a heartbeat");
         let answer = HeartbeatAnswer { term: TERM, ..HeartbeatAnswer::default() };
-        bench.answer(id, Ok(Response::Heartbeat(answer)));
+        bench.answer(id, Ok(Response::Heartbeat(answer.into())));
         held.iter().map(|replica| replica.handle).collect::<Vec<_>>()
     };
     // All of them are new; then they come in turn.
@@ -660,7 +660,7 @@ fn source(serial: u64, length: u64) -> LevelSource {
 fn levelling() -> Forward {
     let serial = SerialNumber::new(5);
     let zeros = Forwarded { serial, size: 1_000, ..Forwarded::default() };
-    Forward { mutations: vec![zeros], level: Some(source(5, 1_000)), ..forward(1, 0) }
+    Forward { mutations: vec![zeros], level: Some(source(5, 1_000).into()), ..forward(1, 0) }
 }
 
 impl Bench {
@@ -739,12 +739,12 @@ fn a_raise_does_not_wait_for_bytes_that_are_being_fetched() {
 #[test]
 fn bytes_are_not_taken_from_one_that_has_applied_less() {
     let mut bench = Bench::with_replica();
-    bench.ask(Forward { level: Some(source(0, 0)), ..forward(1, 1) });
+    bench.ask(Forward { level: Some(source(0, 0).into()), ..forward(1, 1) });
     let (id, _) = bench.asked_with(0, &[]);
     bench.fetched(id, 0, 0);
     bench.applied(10);
     assert!(bench.reply().1.is_ok());
-    bench.ask(Forward { level: Some(source(0, 0)), ..forward(2, 1) });
+    bench.ask(Forward { level: Some(source(0, 0).into()), ..forward(2, 1) });
     assert_eq!(bench.failure().code, ErrorCode::OutOfOrder);
     assert!(bench.jobs.is_empty() && bench.calls.is_empty());
 }
@@ -753,14 +753,14 @@ fn bytes_are_not_taken_from_one_that_has_applied_less() {
 fn a_primary_that_is_behind_catches_up_before_it_levels_the_others_by_those_bytes() {
     let mut bench = Bench::with_replica();
     let serial = SerialNumber::new(5);
-    bench.ask(GrantLease { serial, length: 10, source: Some(source(5, 10)), ..grant() });
+    bench.ask(GrantLease { serial, length: 10, source: Some(source(5, 10).into()), ..grant() });
     let (id, _) = bench.asked_with(0, &[]);
     bench.fetched(id, 0, 10);
     let (id, _) = bench.job();
     bench.done(id, Ok(ChunkDone::Applied { length: 10, serial: SerialNumber::default() }));
     bench.applied(10);
     let levelling = bench.forward_answered();
-    assert_eq!(levelling.level, Some(LevelSource { at: server(1), ..source(5, 10) }));
+    assert_eq!(levelling.level, Some(LevelSource { at: server(1), ..source(5, 10) }.into()));
     assert_eq!(levelling.mutations[0].serial, serial, "it has gone no further for that");
     bench.forward_answered();
     assert!(matches!(bench.reply().1, Ok(Response::GrantLease(_))));
@@ -769,7 +769,7 @@ fn a_primary_that_is_behind_catches_up_before_it_levels_the_others_by_those_byte
 #[test]
 fn a_source_that_does_not_answer_is_named_to_the_master() {
     let mut bench = Bench::with_replica();
-    bench.ask(GrantLease { source: Some(source(5, 10)), ..grant() });
+    bench.ask(GrantLease { source: Some(source(5, 10).into()), ..grant() });
     let (id, _) = bench.asked_with(0, &[]);
     bench.answer(id, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
     let failure = bench.failure();
@@ -863,6 +863,6 @@ fn what_went_with_a_disk_is_told_until_the_master_has_heard_it_and_not_what_came
     let (id, told) = bench.heartbeat();
     assert_eq!(told.lost, [handle()], "the other is there again");
     let answer = HeartbeatAnswer { term: TERM, ..HeartbeatAnswer::default() };
-    bench.answer(id, Ok(Response::Heartbeat(answer)));
+    bench.answer(id, Ok(Response::Heartbeat(answer.into())));
     assert_eq!(bench.heartbeat().1.lost, []);
 }

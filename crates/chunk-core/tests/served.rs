@@ -19,11 +19,11 @@ impl Bench {
         self.answer(id, Ok(Response::Join(answer)));
         let (id, _) = self.call();
         self.answer(id, Ok(Response::Inventory(InventoryAnswer::default())));
-        join
+        *join
     }
 
     fn told(&mut self, id: EffectId, answer: HeartbeatAnswer) {
-        self.answer(id, Ok(Response::Heartbeat(answer)));
+        self.answer(id, Ok(Response::Heartbeat(answer.into())));
     }
 }
 

@@ -93,7 +93,7 @@ fn the_masters_that_are_not_in_charge_are_told_all_that_is_held_and_then_what_ch
     let (beat, _) = bench.heartbeat();
     let garbage = vec![Garbage { handle: handle(), version: version(2) }];
     let heeded = HeartbeatAnswer { term: TERM, garbage, ..HeartbeatAnswer::default() };
-    bench.answer(beat, Ok(Response::Heartbeat(heeded)));
+    bench.answer(beat, Ok(Response::Heartbeat(heeded.into())));
     let trash = bench.jobs.iter().position(|(_, job)| matches!(job, ChunkJob::Trash { .. }));
     let (id, _) = trash.and_then(|at| bench.jobs.remove(at)).expect("it goes to the trash");
     bench.done(id, Ok(ChunkDone::Trashed { gone: true }));

@@ -77,7 +77,10 @@ pub(crate) fn connected() -> TestClient {
 pub(crate) fn connected_to(config: CellConfig) -> TestClient {
     let mut client = client();
     client.start(Operation::Ask(cairn_protocol::CellInfo {}.into()));
-    client.answer(Response::CellInfo(CellInfoAnswer { config, ..CellInfoAnswer::default() }));
+    client.answer(Response::CellInfo(CellInfoAnswer {
+        config: config.into(),
+        ..CellInfoAnswer::default()
+    }));
     client
 }
 

@@ -157,7 +157,7 @@ impl Cell {
     /// # Errors
     /// `Unreachable` or `DeadlineExceeded` where no master answers.
     pub async fn settings(&self) -> Result<CellConfig, Error> {
-        Ok(self.link.ask(CellInfo {}).await?.config)
+        Ok(*self.link.ask(CellInfo {}).await?.config)
     }
 
     /// Changes settings of the cell that may be changed while it runs, and gives all of them as
@@ -166,7 +166,7 @@ impl Cell {
     /// # Errors
     /// `Invalid` where they do not fit together; nothing was changed.
     pub async fn change_settings(&self, change: ChangeSettings) -> Result<CellConfig, Error> {
-        Ok(self.link.ask(change).await?.config)
+        Ok(*self.link.ask(change).await?.config)
     }
 
     /// Asks the masters one question of the protocol as it stands, again where that may help,

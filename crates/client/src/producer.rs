@@ -188,36 +188,35 @@ impl SharedProducer {
         if let Some(error) = &state.failed {
             return Err(error.clone());
         }
-        let parts_from_cursor = state.gathered.cursor.is_some() && cursor.is_none();
-        let mut framed = Vec::new();
-        match self.framed_as {
-            Some(producer) => {
-                let number = state.next + state.gathered.count;
-                encode_record(producer, number, record, &mut framed);
-            }
-            None => framed.extend_from_slice(record),
+        if state.gathered.cursor.is_some() && cursor.is_none() {
+            self.send(&mut state);
         }
-        if framed.len() > self.options.bundle_size {
+        // Framed where it stays: a copy of every record would cost as much again.
+        let mut at = state.gathered.bytes.len();
+        let number = state.next + state.gathered.count;
+        match self.framed_as {
+            Some(producer) => encode_record(producer, number, record, &mut state.gathered.bytes),
+            None => state.gathered.bytes.extend_from_slice(record),
+        }
+        let (size, most) = (state.gathered.bytes.len() - at, self.options.bundle_size);
+        if size > most {
+            state.gathered.bytes.truncate(at);
             let why = format!(
-                "a record of {} bytes: framed, it may have {}; write it as several",
+                "a record of {} bytes: framed, it may have {most}; write it as several",
                 record.len(),
-                self.options.bundle_size
             );
             return Err(Failure::refused(ErrorCode::RecordTooLarge, why).into());
         }
-        if parts_from_cursor || state.gathered.bytes.len() + framed.len() > self.options.bundle_size
-        {
+        if at + size > most {
+            let framed = state.gathered.bytes.split_off(at);
             self.send(&mut state);
+            state.gathered.bytes = framed;
+            at = 0;
         }
         let (tell, answer) = oneshot::channel();
         let gathered = &mut state.gathered;
-        let (at, nth) = (gathered.bytes.len(), gathered.count);
+        let nth = gathered.count;
         gathered.waiters.push(Waiter { at, nth, tell });
-        if gathered.bytes.is_empty() {
-            gathered.bytes = framed;
-        } else {
-            gathered.bytes.extend_from_slice(&framed);
-        }
         // In a stream of bytes a bundle has one number.
         gathered.count = if self.framed_as.is_some() { nth + 1 } else { 1 };
         gathered.cursor = cursor;

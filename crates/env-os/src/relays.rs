@@ -67,7 +67,8 @@ impl Relay {
 /// All pushes on their way.
 pub(crate) struct Relays {
     keep: KeepPush,
-    relays: BTreeMap<RelayId, Relay>,
+    /// Boxed: a map moves what stands in it with each neighbour that goes.
+    relays: BTreeMap<RelayId, Box<Relay>>,
     /// The push whose bytes come by a connection now.
     arriving: BTreeMap<ConnectionId, RelayId>,
     last_id: RelayId,
@@ -153,7 +154,7 @@ impl Relays {
                 Err(failure) => relay.passed_on = Some(Err(chain_broken(next.server, &failure))),
             }
         }
-        self.relays.insert(id, relay);
+        self.relays.insert(id, Box::new(relay));
         let before = self.arriving.insert(upstream.connection, id);
         assert!(before.is_none(), "a connection brings one push after the other");
     }
@@ -275,9 +276,10 @@ impl Relays {
         }
         let relay = self.relays.remove(&id).expect("looked at just now");
         cx.timers.cancel(relay.alarm);
-        let result = [relay.kept, relay.passed_on].into_iter().flatten().collect::<Result<(), _>>();
+        let Relay { upstream, kept, passed_on, .. } = *relay;
+        let result = [kept, passed_on].into_iter().flatten().collect::<Result<(), _>>();
         let answer = result.map(|()| Response::Push(PushAnswer {}));
-        sides.inbound.reply(cx, relay.upstream, &answer, Payload::default());
+        sides.inbound.reply(cx, upstream, &answer, Payload::default());
     }
 }
 

@@ -98,7 +98,6 @@ pub struct Answer {
 }
 
 /// What came of an effect.
-#[expect(clippy::large_enum_variant, reason = "told once, and not kept")]
 #[derive(Debug)]
 pub enum Completion<R> {
     /// Of a call. Failures made by the world are `Unreachable` (not done: nothing was sent),

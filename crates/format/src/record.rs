@@ -15,6 +15,7 @@
 
 use bytes::{Bytes, BytesMut};
 use cairn_types::{SessionId, crc32c, crc32c_append};
+use memchr::memchr;
 use std::fmt;
 
 /// Bytes of marker, head and end together, unescaped.
@@ -88,7 +89,7 @@ pub fn encode_record(producer: ProducerId, number: u64, payload: &[u8], out: &mu
 /// that a lead which straddles two calls is seen.
 fn escape(bytes: &[u8], start: usize, out: &mut Vec<u8>) {
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| *byte == LEAD[2]) {
+    while let Some(at) = memchr(LEAD[2], rest) {
         out.extend_from_slice(&rest[..=at]);
         rest = &rest[at + 1..];
         if out[start..].ends_with(&LEAD) {
@@ -183,7 +184,7 @@ fn unescape(raw: &[u8], want: usize) -> Unescaped {
     loop {
         let left = want - bytes.len();
         let part = &raw[at..raw.len().min(at + left)];
-        let Some(stop) = part.iter().position(|byte| *byte == LEAD[2]) else {
+        let Some(stop) = memchr(LEAD[2], part) else {
             bytes.extend_from_slice(part);
             let whole = part.len() == left;
             let taken = at + part.len();

@@ -14,6 +14,7 @@
 use crate::record::{Frame, MARKER, ProducerId, judge_frame};
 use bytes::{Buf, Bytes, BytesMut};
 use cairn_types::ByteRange;
+use memchr::memchr;
 
 /// A record and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +134,7 @@ impl RecordScanner {
 /// Where, from `from` on, a marker starts, or may start once more bytes come; the end at worst.
 fn find_marker(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
-    while let Some(step) = bytes[at.min(bytes.len())..].iter().position(|byte| *byte == MARKER[0]) {
+    while let Some(step) = memchr(MARKER[0], &bytes[at.min(bytes.len())..]) {
         at += step;
         let there = &bytes[at..bytes.len().min(at + MARKER.len())];
         if MARKER.starts_with(there) {

@@ -398,7 +398,7 @@ impl MasterCore {
         // A person is shown the first few: what ails the master says why the rest does.
         status.reasons.splice(0..0, own.into_iter().flatten());
         status.reasons.extend(self.chunks.warnings(view));
-        Response::Status(status)
+        Response::Status(status.into())
     }
 
     /// What the cell is at.
@@ -427,7 +427,7 @@ impl MasterCore {
     }
 
     fn cell_info(&self) -> Response {
-        let (cell, config) = (self.state.cell(), self.state.config().clone());
+        let (cell, config) = (self.state.cell(), self.state.config().clone().into());
         Response::CellInfo(CellInfoAnswer { cell, config, term: self.term })
     }
 

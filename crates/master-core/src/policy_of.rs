@@ -13,7 +13,8 @@ pub(crate) fn policy_of(state: &State, wish: &GetPolicy) -> Result<GetPolicyAnsw
     let record = state.entry(id).filter(|_| kind == EntryKind::File);
     let above = record.map_or(id, |file| file.parent);
     let mut policy = own.over(policies.in_directory(above));
-    let origin = |says: &dyn Fn(PolicyParts) -> bool| origin(state, (id, own), above, says);
+    let origin =
+        |says: &dyn Fn(PolicyParts) -> bool| Box::new(origin(state, (id, own), above, says));
     let mut replication = origin(&|parts| parts.replication.is_some());
     let keep_deleted = origin(&|parts| parts.keep_deleted_ms.is_some());
     let mut durability = origin(&|parts| parts.synced.is_some());
@@ -26,7 +27,7 @@ pub(crate) fn policy_of(state: &State, wish: &GetPolicy) -> Result<GetPolicyAnsw
         policy.commit_replicas = file.commit_replicas;
         for part in [&mut replication, &mut durability, &mut layout, &mut commit_replicas] {
             if part.source != PolicySource::Itself {
-                *part = PolicyOrigin { source: PolicySource::Made, path: String::new() };
+                **part = PolicyOrigin { source: PolicySource::Made, path: String::new() };
             }
         }
     }
@@ -38,7 +39,7 @@ pub(crate) fn policy_of(state: &State, wish: &GetPolicy) -> Result<GetPolicyAnsw
         keep_deleted,
         durability,
         layout,
-        commit_replicas: commit_replicas.into(),
+        commit_replicas,
     })
 }
 

@@ -69,7 +69,8 @@ pub(crate) fn stat(view: &View<'_>, stat: &Stat) -> Result<StatAnswer, Failure> 
     let last = last.map(|(_, handle)| located(handle));
     // A closed chunk nobody leases has no length but the recorded one.
     let last = last.filter(|chunk| !chunk.closed || chunk.primary.is_some());
-    Ok(StatAnswer { entry: view.state.described((id, &record), name(&stat.path)), last })
+    let entry = view.state.described((id, &record), name(&stat.path));
+    Ok(StatAnswer { entry, last: last.map(Box::new) })
 }
 
 /// A file's last chunk, whose primary may know of more bytes; none of a stream: its length is in
@@ -187,7 +188,7 @@ pub(crate) fn unlocated(answer: &Response) -> impl Iterator<Item = ChunkHandle> 
     let chunks = match answer {
         Response::Open(open) => open.chunks.as_slice(),
         Response::Locate(locate) => locate.chunks.as_slice(),
-        Response::Stat(stat) => stat.last.as_slice(),
+        Response::Stat(stat) => stat.last.as_deref().map_or(&[][..], std::slice::from_ref),
         _ => &[],
     };
     nowhere(chunks)

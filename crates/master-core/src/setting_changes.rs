@@ -43,7 +43,7 @@ impl SettingChanges {
         if let Applied::Failed(failure) = applied {
             return step.out.reply(from, Err(failure.clone()));
         }
-        let config = step.state.config().clone();
+        let config = Box::new(step.state.config().clone());
         let event = LogEvent::info("settings changed")
             .with("clone_rate", config.clone_rate)
             .with("clones_per_server", config.clones_per_server)

@@ -153,7 +153,7 @@ impl ShadowCore {
         let view = self.view(now, state);
         let answer = match question {
             ShadowQuestion::CellInfo(_) => {
-                let (cell, config) = (state.cell(), state.config().clone());
+                let (cell, config) = (state.cell(), state.config().clone().into());
                 Ok(ShadowWord::CellInfo(CellInfoAnswer { cell, config, term }))
             }
             ShadowQuestion::Stat(stat) => reads::stat(&view, stat).map(ShadowWord::Stat),

@@ -29,7 +29,7 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// `last` is there where the last chunk is leased or open: its primary knows the length.
-    pub struct StatAnswer { 1 => entry: Entry, 2 => last: Option<ChunkLocations> }
+    pub struct StatAnswer { 1 => entry: Entry, 2 => last: Option<Box<ChunkLocations>> }
 }
 
 cairn_types::message! {
@@ -343,7 +343,7 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// The cell, its settings, and the present term.
-    pub struct CellInfoAnswer { 1 => cell: CellId, 2 => config: CellConfig, 3 => term: Term }
+    pub struct CellInfoAnswer { 1 => cell: CellId, 2 => config: Box<CellConfig>, 3 => term: Term }
 }
 
 cairn_types::message! {

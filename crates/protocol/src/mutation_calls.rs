@@ -104,7 +104,7 @@ cairn_types::message! {
         6 => sync: bool,
         /// The levelling that opens a lease: serial numbers go on from here whatever the replica
         /// last applied, and its bytes become those of this one.
-        9 => level: Option<LevelSource>,
+        9 => level: Option<Box<LevelSource>>,
     }
 }
 cairn_types::message! {

@@ -33,10 +33,10 @@ cairn_types::message! {
         2 => policy: Policy,
         /// What it says itself.
         3 => own: PolicyParts,
-        4 => replication: PolicyOrigin,
-        5 => keep_deleted: PolicyOrigin,
-        6 => durability: PolicyOrigin,
-        7 => layout: PolicyOrigin,
+        4 => replication: Box<PolicyOrigin>,
+        5 => keep_deleted: Box<PolicyOrigin>,
+        6 => durability: Box<PolicyOrigin>,
+        7 => layout: Box<PolicyOrigin>,
         8 => commit_replicas: Box<PolicyOrigin>,
     }
 }

@@ -79,16 +79,36 @@ fn answer_of_another_kind(asked: &str, answered: &str) -> Failure {
     Failure::unknown(ErrorCode::Internal, line)
 }
 
+/// How a variant holds its message: a large one that is rare is boxed, so that all the others,
+/// which are moved several times each, do not carry its size.
+macro_rules! held {
+    (Box $message:ident) => { Box<$message> };
+    ($message:ident) => { $message };
+}
+
+/// The message that a variant holds so.
+macro_rules! taken {
+    (Box $held:ident) => {
+        *$held
+    };
+    ($held:ident) => {
+        $held
+    };
+}
+
 macro_rules! rpcs {
     ($(
         $(#[$about:meta])*
-        $direction:ident { $( $kind:literal => $request:ident -> $answer:ident, )* }
+        $direction:ident { $(
+            $kind:literal => $request:ident $([$held:ident])?
+                -> $answer:ident $([$answer_held:ident])?,
+        )* }
     )*) => {
         $(
             $(#[$about])*
             #[derive(Clone, Debug, PartialEq, Eq)]
             #[allow(missing_docs, reason = "each variant is the message of its name")]
-            pub enum $direction { $( $request($request), )* }
+            pub enum $direction { $( $request(held!($($held)? $request)), )* }
 
             impl From<$direction> for Request {
                 fn from(request: $direction) -> Self {
@@ -143,25 +163,28 @@ macro_rules! rpcs {
 
                 fn answer(result: Result<Response, Failure>) -> Result<$answer, Failure> {
                     match result? {
-                        Response::$request(answer) => Ok(answer),
+                        Response::$request(answer) => Ok(taken!($($answer_held)? answer)),
                         other => Err(answer_of_another_kind(Self::NAME, other.name())),
                     }
                 }
             }
         )*)*
 
-        rpcs! { @flat $($( $kind => $request -> $answer, )*)* }
+        rpcs! { @flat $($( $kind => $request $([$held])? -> $answer $([$answer_held])?, )*)* }
     };
-    (@flat $( $kind:literal => $request:ident -> $answer:ident, )*) => {
+    (@flat $(
+        $kind:literal => $request:ident $([$held:ident])?
+            -> $answer:ident $([$answer_held:ident])?,
+    )*) => {
         /// Any request.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each variant is the message of its name")]
-        pub enum Request { $( $request($request), )* }
+        pub enum Request { $( $request(held!($($held)? $request)), )* }
 
         /// Any answer, named after its request.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each variant is the answer to the request of its name")]
-        pub enum Response { $( $request($answer), )* }
+        pub enum Response { $( $request(held!($($answer_held)? $answer)), )* }
 
         impl Request {
             /// The rpc's number.
@@ -187,7 +210,9 @@ macro_rules! rpcs {
             /// [`WireError`] when the bytes are not such a message.
             pub fn decode(kind: u16, message: &[u8]) -> Result<Option<Self>, WireError> {
                 Ok(Some(match kind {
-                    $( $kind => Self::$request($request::decode(message)?), )*
+                    $( $kind => Self::$request(
+                        <held!($($held)? $request)>::from($request::decode(message)?)
+                    ), )*
                     _ => return Ok(None),
                 }))
             }
@@ -217,7 +242,9 @@ macro_rules! rpcs {
             /// [`WireError`] when the bytes are not such a message.
             pub fn decode(kind: u16, message: &[u8]) -> Result<Option<Self>, WireError> {
                 Ok(Some(match kind {
-                    $( $kind => Self::$request($answer::decode(message)?), )*
+                    $( $kind => Self::$request(
+                        <held!($($answer_held)? $answer)>::from($answer::decode(message)?)
+                    ), )*
                     _ => return Ok(None),
                 }))
             }
@@ -225,7 +252,9 @@ macro_rules! rpcs {
 
         $(
             impl From<$request> for Request {
-                fn from(message: $request) -> Self { Self::$request(message) }
+                fn from(message: $request) -> Self {
+                    Self::$request(<held!($($held)? $request)>::from(message))
+                }
             }
         )*
 
@@ -293,7 +322,7 @@ rpcs! {
         21 => ReportBadBlock -> ReportBadBlockAnswer,
         22 => CellInfo -> CellInfoAnswer,
         23 => Servers -> ServersAnswer,
-        24 => Status -> StatusAnswer,
+        24 => Status -> StatusAnswer [Box],
         25 => Explain -> ExplainAnswer,
         26 => Batch -> BatchAnswer,
         27 => ForgetServer -> ForgetServerAnswer,
@@ -349,12 +378,12 @@ rpcs! {
     }
     /// What chunkservers ask of a master.
     ChunkserverToMaster {
-        40 => Join -> JoinAnswer,
+        40 => Join [Box] -> JoinAnswer,
         41 => Inventory -> InventoryAnswer,
-        42 => Heartbeat -> HeartbeatAnswer,
+        42 => Heartbeat [Box] -> HeartbeatAnswer [Box],
         43 => SecondaryFailed -> SecondaryFailedAnswer,
         44 => ChunkClosed -> ChunkClosedAnswer,
-        142 => TellShadow -> TellShadowAnswer,
+        142 => TellShadow [Box] -> TellShadowAnswer,
     }
     /// What a master asks of chunkservers.
     MasterToChunkserver {
@@ -395,6 +424,11 @@ rpcs! {
         92 => Fetch -> FetchAnswer,
     }
 }
+
+// Each message is moved some ten times between its bytes and whom it is for, those of batches too.
+// What is larger and rare is boxed, here or within its message.
+const _: () = assert!(size_of::<Request>() <= 128);
+const _: () = assert!(size_of::<Response>() <= 128);
 
 #[cfg(test)]
 mod tests {

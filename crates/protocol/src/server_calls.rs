@@ -267,7 +267,7 @@ cairn_types::message! {
         10 => writes_only: bool,
         11 => server: ServerId,
         /// Who has gone further than the receiver, which first fetches what it lacks from there.
-        12 => source: Option<LevelSource>,
+        12 => source: Option<Box<LevelSource>>,
     }
 }
 cairn_types::message! {

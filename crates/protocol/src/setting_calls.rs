@@ -14,5 +14,5 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// Logged: these hold from now on.
-    pub struct ChangeSettingsAnswer { 1 => config: CellConfig }
+    pub struct ChangeSettingsAnswer { 1 => config: Box<CellConfig> }
 }

@@ -290,7 +290,7 @@ mod tests {
     use crate::entry::{ROLE_CHUNKSERVER, ROLE_CLIENT, ROLE_MASTER};
     use crate::test_log::TestLog;
     use cairn_format::RpcWay;
-    use cairn_protocol::{Heartbeat, HeartbeatAnswer, Request, Response, Stat, StatAnswer};
+    use cairn_protocol::{Heartbeat, Request, Response, Stat, StatAnswer};
 
     const HOUR_US: u64 = 3_600_000_000;
 
@@ -299,7 +299,7 @@ mod tests {
     }
 
     fn answer() -> Response {
-        Response::Heartbeat(HeartbeatAnswer::default())
+        Response::Heartbeat(Box::default())
     }
 
     /// A master and a chunkserver that dialled it, with the connection in both logs.

@@ -316,7 +316,7 @@ impl Draft {
             (_, Response::Open(answer)) => self.learn_chunks(&answer.entry, &answer.chunks),
             (_, Response::Locate(answer)) => self.learn_chunks(&answer.entry, &answer.chunks),
             (_, Response::Stat(answer)) => {
-                self.learn_chunks(&answer.entry, answer.last.as_slice());
+                self.learn_chunks(&answer.entry, answer.last.as_deref());
             }
             (Request::Lease(lease), Response::Lease(grant)) => {
                 self.chunks.insert(grant.handle, (lease.file, grant.index));
@@ -326,7 +326,11 @@ impl Draft {
         }
     }
 
-    fn learn_chunks(&mut self, entry: &Entry, chunks: &[ChunkLocations]) {
+    fn learn_chunks<'a>(
+        &mut self,
+        entry: &Entry,
+        chunks: impl IntoIterator<Item = &'a ChunkLocations>,
+    ) {
         for chunk in chunks {
             self.chunks.insert(chunk.handle, (entry.id, chunk.index));
         }

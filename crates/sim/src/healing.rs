@@ -154,7 +154,7 @@ fn explain(sim: &mut Simulation, asker: NodeId, chunk: ChunkHandle) -> String {
 
 fn status(sim: &mut Simulation, asker: NodeId) -> Result<StatusAnswer, String> {
     match of_master(sim, asker, Status {})? {
-        Response::Status(answer) => Ok(answer),
+        Response::Status(answer) => Ok(*answer),
         other => unreachable!("{other:?} is no status"),
     }
 }

@@ -241,7 +241,7 @@ impl Bench {
                     self.searches.push_back((id, to));
                 }
                 Effect::Call { id, to, request: Request::TellShadow(tell), .. } => {
-                    self.tells.push_back((id, to, tell));
+                    self.tells.push_back((id, to, *tell));
                 }
                 Effect::Call { id, to, request, .. } => {
                     if to.as_str().starts_with("master") {
@@ -270,7 +270,7 @@ impl Bench {
         self.calls.clear();
         self.tick(Duration::from_secs(1));
         let beat = self.calls.iter().find_map(|(id, request)| match request {
-            Request::Heartbeat(beat) => Some((*id, beat.clone())),
+            Request::Heartbeat(beat) => Some((*id, (**beat).clone())),
             _ => None,
         });
         beat.expect("a heartbeat is due")

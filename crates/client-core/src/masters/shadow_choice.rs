@@ -210,7 +210,8 @@ mod tests {
         let mut client = client_that_takes(ShadowReads::First);
         client.start(Operation::Ask(CellInfo {}.into()));
         let call = client.call();
-        let info = CellInfoAnswer { config: CellConfig::tiny(), ..CellInfoAnswer::default() };
+        let info =
+            CellInfoAnswer { config: CellConfig::tiny().into(), ..CellInfoAnswer::default() };
         client.tell(&call, Ok(word(info, Some(5))));
         let at = || {
             let Response::Locate(answer) = located(1, vec![chunk(0, 5, &[1], None)]) else {
@@ -241,11 +242,12 @@ mod tests {
         let mut client = client_that_takes(ShadowReads::First);
         client.start(Operation::Ask(CellInfo {}.into()));
         let call = client.call();
-        let info = CellInfoAnswer { config: CellConfig::tiny(), ..CellInfoAnswer::default() };
+        let info =
+            CellInfoAnswer { config: CellConfig::tiny().into(), ..CellInfoAnswer::default() };
         client.tell(&call, Ok(word(info, Some(5))));
         let done = client.start(stat());
         let entry = Entry { id: FILE, chunk_count: 1, ..Entry::default() };
-        let mut stated = Some(StatAnswer { entry, last: Some(chunk(0, 5, &[1], None)) });
+        let mut stated = Some(StatAnswer { entry, last: Some(chunk(0, 5, &[1], None).into()) });
         for _ in 0..9 {
             if is_done(&done) {
                 let Ok(Output::Answered(Response::Stat(stat))) = result(&done) else { panic!() };

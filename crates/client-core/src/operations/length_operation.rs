@@ -155,7 +155,7 @@ mod tests {
         let mut client = connected();
         let done = client.start(Operation::Ask(Stat::default().into()));
         let entry = Entry { id: FILE, chunk_count: 1, length: 3, ..Entry::default() };
-        let last = Some(chunk(0, 5, &[1], Some(1)));
+        let last = Some(chunk(0, 5, &[1], Some(1)).into());
         client.answer(Response::Stat(StatAnswer { entry, last }));
         for _ in 0..2 {
             let call = client.call();
@@ -176,7 +176,7 @@ mod tests {
         let mut client = connected();
         let done = client.start(Operation::Ask(Stat::default().into()));
         let entry = Entry { id: FILE, chunk_count: 1, length: 3, ..Entry::default() };
-        let last = Some(chunk(0, 5, &[1], Some(1)));
+        let last = Some(chunk(0, 5, &[1], Some(1)).into());
         client.answer(Response::Stat(StatAnswer { entry, last }));
         for _ in 0..2 {
             let call = client.call();

@@ -43,7 +43,7 @@ pub(crate) fn complete_stat(
         true => !last.closed && !last.replicas.is_empty(),
         false => last.primary.is_some(),
     };
-    let last = stat.last.as_ref().filter(may_be_longer)?;
+    let last = stat.last.as_deref().filter(may_be_longer)?;
     let is_file = stat.entry.kind == EntryKind::File && stat.entry.layout == Layout::Chunks;
     if !is_file || cx.client.config.is_none() {
         return None;
@@ -176,7 +176,10 @@ mod tests {
         let mut client = client();
         let outcome = client.start(Operation::Ask(CellInfo {}.into()));
         let config = CellConfig { settle_rate: 0, settle_after_ms: 0, ..CellConfig::standard() };
-        client.answer(Response::CellInfo(CellInfoAnswer { config, ..CellInfoAnswer::default() }));
+        client.answer(Response::CellInfo(CellInfoAnswer {
+            config: config.into(),
+            ..CellInfoAnswer::default()
+        }));
         assert!(result(&outcome).is_ok());
         client.start(read());
         assert!(matches!(client.call().request, Request::Locate(_)), "files can be used");

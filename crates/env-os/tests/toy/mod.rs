@@ -12,7 +12,7 @@ use cairn_env::{
 use cairn_env_os::{LaunchLimits, LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
     ChunkLength, ChunkLengthAnswer, ExplainAnswer, Failure, Hello, ListAnswer, MESSAGE_SIZE_MAX,
-    ReadAnswer, Request, Response, Role, StatusAnswer,
+    ReadAnswer, Request, Response, Role,
 };
 use cairn_types::{Address, CellId, Entry, Incarnation, PushId, ServerId};
 use std::collections::BTreeMap;
@@ -174,7 +174,7 @@ impl Driver for Toy {
             Event::Disconnected { .. } => drop(self.gone.send(())),
             Event::Completed { id, result } => {
                 if let Some(to) = self.completed(now, id, result) {
-                    let answer = Ok(Response::Status(StatusAnswer::default()));
+                    let answer = Ok(Response::Status(Box::default()));
                     effects.push(Effect::Reply { to, answer, payload: Bytes::new().into() });
                 }
             }

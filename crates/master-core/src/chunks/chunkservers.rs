@@ -56,7 +56,7 @@ impl Chunks {
                 self.on_inventory(step, &inventory).map(Response::Inventory)
             }
             ChunkserverToMaster::Heartbeat(beat) => {
-                self.on_heartbeat(step, &beat).map(Response::Heartbeat)
+                self.on_heartbeat(step, &beat).map(|answer| Response::Heartbeat(answer.into()))
             }
         };
         step.out.reply(from, answer);

@@ -281,7 +281,7 @@ impl World {
         let beat = Heartbeat { server, incarnation, held, leases, ..Heartbeat::default() };
         self.request(901, beat);
         match self.reply(901) {
-            Some(Ok(Response::Heartbeat(answer))) => answer,
+            Some(Ok(Response::Heartbeat(answer))) => *answer,
             other => panic!("{other:?}"),
         }
     }

@@ -262,7 +262,7 @@ fn grant(
         index: place.index,
         writes_only: !takes_appends,
         server: primary.server,
-        source,
+        source: source.map(Box::new),
     };
     acts.push(Act::InsertLease(handle, sent(view, &request, &primary)));
     let phase = GrantPhase::Granting { lease: request.lease, primary: primary.server };

@@ -9,7 +9,7 @@ use cairn_types::CellConfig;
 impl Cell {
     fn settings(&mut self) -> CellConfig {
         match self.ask(CellInfo {}) {
-            Ok(Response::CellInfo(CellInfoAnswer { config, .. })) => config,
+            Ok(Response::CellInfo(CellInfoAnswer { config, .. })) => *config,
             other => panic!("{other:?}"),
         }
     }
@@ -27,7 +27,7 @@ fn settings_that_a_person_changes_hold_once_they_are_logged_and_the_others_stay(
     let expected = CellConfig { clone_rate: 1 << 20, ..before };
     match cell.answer(asked) {
         Some(Ok(Response::ChangeSettings(ChangeSettingsAnswer { config }))) => {
-            assert_eq!(*config, expected);
+            assert_eq!(**config, expected);
         }
         other => panic!("{other:?}"),
     }

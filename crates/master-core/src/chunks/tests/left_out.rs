@@ -10,7 +10,7 @@ fn beat(world: &mut World, server: ServerId, heeded: u64, term: u64) -> Heartbea
     let (incarnation, term) = (Incarnation::new(server.get() * 10), Term::new(term));
     world.request(9, Heartbeat { server, incarnation, heeded, term, ..Heartbeat::default() });
     match world.reply(9) {
-        Some(Ok(Response::Heartbeat(answer))) => answer,
+        Some(Ok(Response::Heartbeat(answer))) => *answer,
         other => panic!("{other:?}"),
     }
 }
