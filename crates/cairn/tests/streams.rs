@@ -532,6 +532,34 @@ fn many_appends_of_a_program_go_together_and_readers_divide_the_stream() {
 }
 
 #[test]
+fn a_record_that_is_too_large_leaves_nothing_behind_and_bundles_part_where_they_are_full() {
+    let cell = cell_with_stream(3);
+    let lines: Vec<String> = (0..8).map(|nth| format!("{nth} {}", "w".repeat(1500))).collect();
+    runtime().block_on(async {
+        let client = client(cell.address()).await;
+        // Nothing goes by itself before it is flushed, but for what does not fit a bundle.
+        let linger = std::time::Duration::from_secs(60);
+        let options = ProducerOptions { bundle_size: 4096, linger, ..ProducerOptions::default() };
+        let producer = client.open_producer(&path("/s"), "p", options).await.expect("opens");
+        let mut pending = Vec::new();
+        for line in &lines {
+            pending.push(producer.enqueue(line.as_bytes()).await.expect("takes"));
+            let large = producer.enqueue(&[7; 5000]).await.expect_err("more than a bundle");
+            assert_eq!(
+                (large.code(), large.outcome()),
+                (ErrorCode::RecordTooLarge, Outcome::Refused)
+            );
+        }
+        producer.flush().await.expect("commits");
+        for (pending, number) in pending.into_iter().zip(1..) {
+            assert_eq!(pending.await.expect("is there").number, number);
+        }
+        producer.close().await.expect("closes");
+    });
+    assert_eq!(cell.ok(["cat", "/s"]), text_of(&lines));
+}
+
+#[test]
 fn a_fenced_program_is_told_what_is_there_and_a_stream_takes_no_writes_at_an_offset() {
     let cell = cell_with_stream(3);
     runtime().block_on(async {

@@ -191,7 +191,7 @@ impl SharedProducer {
         if state.gathered.cursor.is_some() && cursor.is_none() {
             self.send(&mut state);
         }
-        // Framed where it stays: a copy of every record would cost as much again.
+        // Framed where it stays: no record is copied once more.
         let mut at = state.gathered.bytes.len();
         let number = state.next + state.gathered.count;
         match self.framed_as {
@@ -201,6 +201,8 @@ impl SharedProducer {
         let (size, most) = (state.gathered.bytes.len() - at, self.options.bundle_size);
         if size > most {
             state.gathered.bytes.truncate(at);
+            // It may have been far larger than all that is gathered.
+            state.gathered.bytes.shrink_to_fit();
             let why = format!(
                 "a record of {} bytes: framed, it may have {most}; write it as several",
                 record.len(),

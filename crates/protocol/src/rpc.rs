@@ -425,7 +425,7 @@ rpcs! {
     }
 }
 
-// Each message is moved some ten times between its bytes and whom it is for, those of batches too.
+// Each message is moved several times between its bytes and whom it is for, those of batches too.
 // What is larger and rare is boxed, here or within its message.
 const _: () = assert!(size_of::<Request>() <= 128);
 const _: () = assert!(size_of::<Response>() <= 128);
