@@ -10,6 +10,8 @@
 //!   A name under which something older cannot be made has its bytes under a name of its own.
 //! - RP4: reads and mutations of chunks that failed are not acts: what came of them was tried
 //!   again. Requests about names that failed are, and are to fail again.
+//! - RP5: a chunk that several files have is that one's of which was told last before; where it is
+//!   changed, that one's to which it was granted: another may have been made later.
 
 use crate::breakdown::{asks_length, bytes_read};
 use crate::entry::{RpcEntry, What};
@@ -129,6 +131,15 @@ struct PlaceInChunk {
     read: u64,
 }
 
+/// What an answer said of a chunk: several files have one since a snapshot (RP5).
+struct ToldPart {
+    at_us: u64,
+    file: EntryId,
+    index: ChunkIndex,
+    /// It is who may change the chunk that was told.
+    is_grant: bool,
+}
+
 /// A step with what its answer says.
 struct DraftStep {
     step: ReplayStep,
@@ -142,7 +153,8 @@ struct Draft {
     steps: Vec<DraftStep>,
     /// By life, connection and number on it.
     open: BTreeMap<(usize, u64, u64), (u64, Request)>,
-    chunks: BTreeMap<ChunkHandle, (EntryId, ChunkIndex)>,
+    /// In the order in which it was told.
+    chunks: BTreeMap<ChunkHandle, Vec<ToldPart>>,
     /// What was deleted from where, by the path and by the hidden one.
     deleted: BTreeMap<CellPath, CellPath>,
     done: BTreeSet<PushId>,
@@ -237,7 +249,7 @@ impl Draft {
         answer: Option<&Response>,
         (life, rpc): (usize, &RpcEntry),
     ) {
-        self.learn(&request, answer);
+        self.learn(times.1, &request, answer);
         let is_failure = times.2;
         self.learn_deleted(&request, answer, is_failure);
         let told = told_by(answer);
@@ -310,16 +322,19 @@ impl Draft {
     }
 
     /// Which chunk is which part of a file (RP1).
-    fn learn(&mut self, request: &Request, answer: Option<&Response>) {
+    fn learn(&mut self, at_us: u64, request: &Request, answer: Option<&Response>) {
         let Some(answer) = answer else { return };
         match (request, answer) {
-            (_, Response::Open(answer)) => self.learn_chunks(&answer.entry, &answer.chunks),
-            (_, Response::Locate(answer)) => self.learn_chunks(&answer.entry, &answer.chunks),
+            (_, Response::Open(answer)) => self.learn_chunks(at_us, &answer.entry, &answer.chunks),
+            (_, Response::Locate(answer)) => {
+                self.learn_chunks(at_us, &answer.entry, &answer.chunks);
+            }
             (_, Response::Stat(answer)) => {
-                self.learn_chunks(&answer.entry, answer.last.as_deref());
+                self.learn_chunks(at_us, &answer.entry, answer.last.as_deref());
             }
             (Request::Lease(lease), Response::Lease(grant)) => {
-                self.chunks.insert(grant.handle, (lease.file, grant.index));
+                let (file, index) = (lease.file, grant.index);
+                self.learn_part(grant.handle, ToldPart { at_us, file, index, is_grant: true });
             }
             (_, Response::CellInfo(answer)) => self.chunk_size = Some(answer.config.chunk_size),
             _ => {}
@@ -328,12 +343,30 @@ impl Draft {
 
     fn learn_chunks<'a>(
         &mut self,
+        at_us: u64,
         entry: &Entry,
         chunks: impl IntoIterator<Item = &'a ChunkLocations>,
     ) {
         for chunk in chunks {
-            self.chunks.insert(chunk.handle, (entry.id, chunk.index));
+            let (file, index) = (entry.id, chunk.index);
+            self.learn_part(chunk.handle, ToldPart { at_us, file, index, is_grant: false });
         }
+    }
+
+    fn learn_part(&mut self, handle: ChunkHandle, part: ToldPart) {
+        let told = self.chunks.entry(handle).or_default();
+        let says = |told: &ToldPart| (told.file, told.index, told.is_grant);
+        if told.last().is_none_or(|last| says(last) != says(&part)) {
+            told.push(part);
+        }
+    }
+
+    /// Which part of which file a chunk was (RP5).
+    fn part_of(&self, handle: ChunkHandle, begin_us: u64, changes: bool) -> Option<&ToldPart> {
+        let told = self.chunks.get(&handle)?;
+        let before = || told.iter().rev().filter(|part| part.at_us <= begin_us);
+        let granted = || before().find(|part| part.is_grant).filter(|_| changes);
+        granted().or_else(|| before().next()).or_else(|| told.first())
     }
 
     fn finish(mut self) -> Plan {
@@ -346,7 +379,7 @@ impl Draft {
         let (mut prepared, mut names) = (Prepared::default(), OlderNames::default());
         for DraftStep { step, place, told } in &mut steps {
             if let Some(place) = place {
-                self.settle(&mut step.act, *place, &mut prepared);
+                self.settle(step, *place, &mut prepared);
             } else if !step.failed {
                 names.follow(&step.act, *told);
             }
@@ -357,14 +390,15 @@ impl Draft {
     }
 
     /// Puts the file and the offset in it in the place of a chunk and an offset in that.
-    fn settle(&self, act: &mut ReplayAct, place: PlaceInChunk, prepared: &mut Prepared) {
+    fn settle(&self, step: &mut ReplayStep, place: PlaceInChunk, prepared: &mut Prepared) {
         let chunk_size = self.chunk_size.unwrap_or(CHUNK_SIZE_STANDARD);
-        let (file, base) = match self.chunks.get(&place.handle) {
-            Some((file, index)) => (PlanFile::Known(*file), index.get().saturating_mul(chunk_size)),
+        let changes = !matches!(step.act, ReplayAct::Read(..));
+        let (file, base) = match self.part_of(place.handle, step.begin_us, changes) {
+            Some(part) => (PlanFile::Known(part.file), part.index.get().saturating_mul(chunk_size)),
             None => (PlanFile::Chunk(place.handle), 0),
         };
         let at = base.saturating_add(place.offset);
-        match act {
+        match &mut step.act {
             ReplayAct::Read(to, offset, _) => {
                 (*to, *offset) = (file, at);
                 prepared.was_read(file, at, place.read);
@@ -560,6 +594,43 @@ mod tests {
         assert_eq!(plan.directories, [path("/a")]);
         assert_eq!(plan.files, [(Some(nine), path("/chunk-0-9"), 0)]);
         assert_eq!(plan.left_out["Lease"] + plan.left_out["Status"] + plan.left_out["Write"], 3);
+    }
+
+    /// A chunk that a snapshot shares: what was written before its copy was looked up went to the
+    /// file that had the lease, and what was read after that is there by then.
+    #[test]
+    fn a_chunk_of_several_files_is_that_ones_of_which_was_told_before() {
+        let handle = ChunkHandle::new(70);
+        let mut master = TestLog::new(1, ROLE_MASTER);
+        let client = master.link(ROLE_CLIENT);
+        let lease = Lease { file: EntryId::new(7), ..Lease::default() };
+        let grant = ChunkGrant { handle, ..ChunkGrant::default() };
+        master.exchange(client, &lease.into(), Ok((Response::Lease(grant), 0)));
+        master.set_time(4_000_000);
+        let chunk = ChunkLocations { handle, ..ChunkLocations::default() };
+        let answer = OpenAnswer { entry: entry(8), chunks: vec![chunk], ..OpenAnswer::default() };
+        let open = Open { path: path("/copy"), ..Open::default() };
+        master.exchange(client, &open.into(), Ok((Response::Open(answer), 0)));
+        let mut server = TestLog::new(2, ROLE_CHUNKSERVER);
+        let client = server.link(ROLE_CLIENT);
+        let write =
+            |number| Write { handle, size: 10, push: push(number), ..Write::default() }.into();
+        let written = || Ok((Response::Write(WriteAnswer::default()), 0));
+        server.set_time(2_000_000);
+        server.exchange(client, &write(1), written());
+        server.set_time(5_000_000);
+        let read = Read { handle, size: 10, ..Read::default() };
+        server.exchange(client, &read.into(), Ok((Response::Read(ReadAnswer::default()), 10)));
+        server.exchange(client, &write(2), written());
+        let acts = plan(master, server).steps.into_iter().map(|step| step.act);
+        let [seven, eight] = [7, 8].map(|id| PlanFile::Known(EntryId::new(id)));
+        let expected = [
+            ReplayAct::Write(seven, 0, 10),
+            ReplayAct::Open(path("/copy"), Some(EntryId::new(8))),
+            ReplayAct::Read(eight, 0, 10),
+            ReplayAct::Write(seven, 0, 10),
+        ];
+        assert_eq!(acts.collect::<Vec<_>>(), expected, "RP5");
     }
 
     #[test]
