@@ -135,7 +135,15 @@ impl Storing {
         let (Some(chunk), wanted) = (answer.chunks.first(), answer.entry.replication) else {
             return;
         };
-        let there = chunk.replicas.len();
+        let mut there = chunk.replicas.len();
+        if there >= wanted as usize {
+            return;
+        }
+        // Where its lease was just given back, readers are sent to who held it alone, until the
+        // others have told how far they are: those that are good count nevertheless.
+        if let Ok(told) = to.cell.explain(&chunk.handle.short().to_string()).await {
+            there = there.max(told.good as usize);
+        }
         if there < wanted as usize && !self.has_warned.swap(true, Ordering::Relaxed) {
             warn(&format!(
                 "{to} has {there} of {wanted} replicas: there are too few chunkservers; 'cairn \

@@ -137,6 +137,8 @@ fn u7_whoever_is_interrupted_takes_away_what_is_not_whole() {
         signal(name, &put);
         assert_eq!(put.0.wait().expect("ends").code(), Some(code), "{name}");
         assert_eq!(cell.ok(["ls", "-a", "/"]), "", "{name}: nothing is left");
+        let kept = || cell.ok(["ls", "--deleted", "--json", "/"]);
+        await_until("nothing of it is kept", || kept().is_empty());
     }
     // A follower that never ends keeps a download from ending: a pipe that nobody reads.
     cell.ok_with(["put", "-", "/large"], &vec![7; 20 << 20]);

@@ -466,5 +466,11 @@ cairn_types::message! {
 }
 cairn_types::message! {
     /// Lines for a person: what is wrong, what is waited for, since when.
-    pub struct ExplainAnswer { 1 => lines: Vec<String>, 2 => healthy: bool }
+    pub struct ExplainAnswer {
+        1 => lines: Vec<String>,
+        2 => healthy: bool,
+        /// How many good replicas can be reached of the chunk that has the fewest; zero where none
+        /// is explained.
+        3 => good: u32,
+    }
 }

@@ -4,8 +4,10 @@
 //!   one that is noted and not there is no harm.
 //! - P2: once they are being removed, no other is made: who would note one waits, until the process
 //!   ends.
+//! - P3: what is taken away is to be purged at once: nobody brings half a file back, and until it
+//!   is purged it counts in quotas (R36).
 
-use cairn_client::Cell;
+use cairn_client::{Cell, Error};
 use cairn_protocol::ErrorCode;
 use cairn_types::CellPath;
 use std::collections::BTreeSet;
@@ -99,11 +101,20 @@ impl PartialFiles {
     }
 }
 
-/// Deletes files; those that were not there.
-async fn delete(cell: &Cell, files: Vec<CellPath>) -> Vec<CellPath> {
+/// Deletes files for good; those that were not there. The failure that is told is the one for which
+/// they are taken away; one that is left over has a telling name.
+pub(crate) async fn delete(cell: &Cell, files: Vec<CellPath>) -> Vec<CellPath> {
     let deleted = cell.delete_many(&files, false).await;
-    let missing = files.into_iter().zip(deleted).filter(|(_, deleted)| {
-        deleted.as_ref().is_err_and(|error| error.code() == ErrorCode::NotFound)
-    });
-    missing.map(|(path, _)| path).collect()
+    let is_missing = |result: &Result<_, Error>| {
+        result.as_ref().is_err_and(|error| error.code() == ErrorCode::NotFound)
+    };
+    let missing = files.into_iter().zip(&deleted).filter(|(_, result)| is_missing(result));
+    let missing = missing.map(|(path, _)| path).collect();
+    // P3: by a second deletion, of the hidden name.
+    let hidden = deleted.iter().flatten().filter_map(|hidden| CellPath::parse(hidden).ok());
+    let hidden: Vec<CellPath> = hidden.collect();
+    if !hidden.is_empty() {
+        cell.delete_many(&hidden, false).await;
+    }
+    missing
 }

@@ -3,6 +3,7 @@
 //! U1 and U2 of an upload hold for it: nothing stands under the name before all of it is there, and
 //! what stands there is replaced only where that was asked for.
 
+use crate::partial_files::delete;
 use crate::partial_name::cell_partial_name;
 use crate::upload::{UploadError, UploadOptions};
 use cairn_client::{Cell, Error, may_copy_bytes};
@@ -61,8 +62,7 @@ async fn through(
 ) -> Result<u64, Error> {
     let length = length_of_copy(cell, from, partial).await?;
     if let Err(error) = cell.rename(partial, to, true).await {
-        // The failure that is told is the first one; what is left over has a telling name.
-        let _ = cell.delete(partial, false).await;
+        delete(cell, vec![partial.clone()]).await;
         return Err(error);
     }
     Ok(length)

@@ -8,6 +8,7 @@
 
 use crate::byte_source::{LocalSource, PIECE_SIZE, Progress};
 use crate::local_tree::LocalEntry;
+use crate::partial_files::delete;
 use crate::partial_name::cell_partial_name;
 use crate::upload::{UploadError, UploadOptions, fill, must_be_free};
 use cairn_client::{Cell, File};
@@ -147,8 +148,7 @@ impl Group<'_> {
     async fn clean_up(&self) {
         let failed = self.files.iter().filter(|file| file.outcome.is_err());
         let left = failed.filter_map(|file| file.partial.as_ref().map(|(name, _)| name.clone()));
-        // The failures are told; what is left over here too has a telling name.
-        self.cell.delete_many(&left.collect::<Vec<_>>(), false).await;
+        delete(self.cell, left.collect()).await;
         let made = self.files.iter().filter_map(|file| file.partial.as_ref());
         self.options.partials.forget_in_cell(made.map(|(name, _)| name));
     }

@@ -45,21 +45,20 @@ pub(crate) fn explain(
         impl Fn(ChunkHandle) -> Option<String>,
     ),
 ) -> Result<ExplainAnswer, Failure> {
-    let mut answer = ExplainAnswer { lines: Vec::new(), healthy: true };
+    let mut answer = ExplainAnswer { lines: Vec::new(), healthy: true, good: u32::MAX };
     if !subject.starts_with('/') {
         let handle = ChunkHandle::parse(subject);
         let is_known = |handle: &ChunkHandle| view.state.chunk(*handle).is_some();
         let unknown = handle.filter(|handle| !is_known(handle));
         if let Some(lines) = unknown.and_then(|handle| explain_unknown(view, handle)) {
-            return Ok(ExplainAnswer { lines, healthy: false });
+            return Ok(ExplainAnswer { lines, ..ExplainAnswer::default() });
         }
         let Some(handle) = handle.filter(is_known) else {
             let line = format!("{subject}: neither a path nor the handle of a chunk");
             return Err(Failure::refused(ErrorCode::NotFound, line));
         };
         explain_chunk(view, handle, repair_of(handle), &mut answer);
-        fit(&mut answer.lines);
-        return Ok(answer);
+        return Ok(finished(answer));
     }
     let path = CellPath::parse(subject)
         .map_err(|error| Failure::refused(ErrorCode::Invalid, format!("{subject}: {error}")))?;
@@ -84,8 +83,17 @@ pub(crate) fn explain(
     answer.healthy &= !jobs.iter().any(|job| job.waits);
     let told = jobs.iter().take(EXPLAINED_MAX);
     answer.lines.extend(told.map(|job| format!("chunk {}: {}", job.index, job.line)));
+    Ok(finished(answer))
+}
+
+/// An explanation as it is sent.
+fn finished(mut answer: ExplainAnswer) -> ExplainAnswer {
     fit(&mut answer.lines);
-    Ok(answer)
+    if answer.good == u32::MAX {
+        // No chunk is explained.
+        answer.good = 0;
+    }
+    answer
 }
 
 /// How far a stream is settled (R45).
@@ -129,6 +137,7 @@ fn explain_chunk(
     let Some(chunk) = view.state.chunk(handle) else { return };
     let (sound, _) = replica_counts(view, handle, &chunk);
     answer.healthy &= sound >= chunk.goal as usize;
+    answer.good = answer.good.min(u32::try_from(sound).unwrap_or(u32::MAX));
     answer.lines.push(format!(
         "chunk {} {}: version {}, set of {}, {}; {sound} of {} good replicas reachable",
         chunk.index,
