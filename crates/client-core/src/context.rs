@@ -74,9 +74,9 @@ impl ClientContext {
         (masters, WatchContext { now: *now, outbox, random })
     }
 
-    /// The masters that are not known to be in charge, in the order in which they are to be asked.
+    /// The masters that are not known to be in charge; the last one is to be asked first.
     pub(crate) fn shadows_to_ask(&mut self) -> Vec<Address> {
-        ShadowChoice::order(self.masters.others(), &mut self.random)
+        self.shadows.order(self.now, self.masters.others(), &mut self.random)
     }
 
     /// A name for the next data that is pushed (R15).

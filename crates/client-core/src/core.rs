@@ -230,7 +230,8 @@ impl ClientCore {
             return;
         }
         if let Operation::LearnMasters { masters } = &operation {
-            self.client.masters.learn(masters);
+            let (watch, mut cx) = self.client.masters();
+            watch.learn(&mut cx, masters);
             done(Ok(Output::Forgotten));
             return;
         }

@@ -50,8 +50,17 @@ pub(crate) fn client() -> TestClient {
 
 /// The same, which takes what may be behind, or does not.
 pub(crate) fn client_that_takes(shadow_reads: ShadowReads) -> TestClient {
+    client_with(&["m1:1", "m2:1"], shadow_reads)
+}
+
+/// The same, told of these masters.
+pub(crate) fn client_of(masters: &[&str]) -> TestClient {
+    client_with(masters, ShadowReads::Never)
+}
+
+fn client_with(masters: &[&str], shadow_reads: ShadowReads) -> TestClient {
     let settings = ClientSettings {
-        masters: vec![Address::new("m1:1"), Address::new("m2:1")],
+        masters: masters.iter().map(|master| Address::new(*master)).collect(),
         rack: Rack::new("/a"),
         seed: 9,
         shadow_reads,

@@ -126,9 +126,13 @@ impl PrimaryWatch {
         self.gone_since = self.search.is_searching().then_some(since);
     }
 
-    /// More masters are known, from the next round on.
-    pub(crate) fn learn(&mut self, masters: &[Address]) {
+    /// More masters are known, from the next round on. Whoever asked one while it was the only one
+    /// has been waiting without a look at the others.
+    pub(crate) fn learn(&mut self, cx: &mut WatchContext<'_>, masters: &[Address]) {
         self.search.learn(masters);
+        if self.alarm.is_none() && self.asked_count > 0 && !self.search.is_searching() {
+            self.watch(cx);
+        }
     }
 
     /// Whether what is held, or waits at one that is trusted no more, is to be asked now.
@@ -314,7 +318,7 @@ impl PrimaryWatch {
 #[cfg(test)]
 mod tests {
     use crate::operation::{Operation, Output};
-    use crate::test_client::{FILE, TestClient, client, grant, is_done, result};
+    use crate::test_client::{FILE, TestClient, client, client_of, grant, is_done, result};
     use cairn_protocol::{
         Delete, DeleteAnswer, ErrorCode, Failure, Lease, Outcome, Request, Response, Stat,
         StatAnswer,
@@ -466,6 +470,19 @@ mod tests {
         assert_eq!(client.call().to.as_str(), "m3:1");
         let told = client.start(Operation::TellMaster);
         assert_eq!(result(&told), Ok(Output::Master(Address::new("m3:1"))));
+    }
+
+    #[test]
+    fn who_asked_a_silent_master_before_a_name_led_to_others_does_not_wait_for_it() {
+        let mut client = client_of(&["m1:1"]);
+        client.start(ask(Stat::default()));
+        let masters = ["m1:1", "m2:1"].map(Address::new).to_vec();
+        assert!(is_done(&client.start(Operation::LearnMasters { masters })));
+        client.pass(150 * MILLI);
+        assert_eq!(client.searched(), ["m1:1", "m2:1"], "PF2");
+        client.call();
+        client.find("m2:1", 1);
+        assert_eq!(client.call().to.as_str(), "m2:1");
     }
 
     #[test]

@@ -7,10 +7,13 @@
 //! ```
 //! - SR1: nobody gets a shadow's word unless he said that he takes it.
 //! - SR2: whoever got one can hear of it: from whom, and how far behind it may have been.
+//! - SR3: one that is silent is waited for a moment only while others are left, and then comes last
+//!   for a while: a machine that stands still costs one question, and not each.
 
 use crate::settings::ShadowReads;
 use cairn_protocol::{AskShadowAnswer, Request, ShadowQuestion};
 use cairn_types::{Address, Random, Time};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// For so long one is looked for that is in charge: longer than a short break takes, shorter than
@@ -18,8 +21,11 @@ use std::time::Duration;
 pub(crate) const SHADOW_AFTER: Duration = Duration::from_secs(1);
 /// Between two tries at all of them.
 pub(crate) const SHADOW_PAUSE: Duration = Duration::from_millis(300);
-/// How long one of them may take.
+/// How long one of them may take, where others have not been asked yet and where all have (SR3).
+const SHADOW_PATIENCE_AT_FIRST: Duration = Duration::from_millis(150);
 pub(crate) const SHADOW_PATIENCE: Duration = Duration::from_secs(1);
+/// For so long one that was silent comes last.
+const SILENT_FOR: Duration = Duration::from_secs(10);
 
 /// What a client was told by masters that are not in charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,11 +41,13 @@ pub struct ShadowNotice {
 pub(crate) struct ShadowChoice {
     reads: ShadowReads,
     notice: Option<ShadowNotice>,
+    /// Since when each that did not answer was silent: none but those that are masters (SR3).
+    silent: BTreeMap<Address, Time>,
 }
 
 impl ShadowChoice {
     pub(crate) fn new(reads: ShadowReads) -> Self {
-        Self { reads, notice: None }
+        Self { reads, notice: None, silent: BTreeMap::new() }
     }
 
     /// The question as one of them is asked it, if it may be (SR1).
@@ -58,17 +66,37 @@ impl ShadowChoice {
         }
     }
 
-    /// In which order they are asked: not all clients the same one first.
-    pub(crate) fn order(mut masters: Vec<Address>, random: &mut Random) -> Vec<Address> {
+    /// In which order they are asked, the last one first: not all clients the same one, and whoever
+    /// was silent after all others (SR3).
+    pub(crate) fn order(
+        &mut self,
+        now: Time,
+        mut masters: Vec<Address>,
+        random: &mut Random,
+    ) -> Vec<Address> {
         if let Some(count) = u64::try_from(masters.len()).ok().filter(|count| *count > 1) {
             let first = usize::try_from(random.below(count)).unwrap_or_default();
             masters.rotate_left(first);
         }
+        self.silent.retain(|it, since| now.since(*since) < SILENT_FOR && masters.contains(it));
+        masters.sort_by_key(|master| !self.silent.contains_key(master));
         masters
+    }
+
+    /// How long the next one may take, where so many are left behind it (SR3).
+    pub(crate) fn patience(&self, master: &Address, left: usize) -> Duration {
+        let is_last = left == 0 || self.silent.contains_key(master);
+        if is_last { SHADOW_PATIENCE } else { SHADOW_PATIENCE_AT_FIRST }
+    }
+
+    /// One of them did not answer in time, or cannot be reached.
+    pub(crate) fn was_silent(&mut self, now: Time, master: &Address) {
+        self.silent.insert(master.clone(), now);
     }
 
     /// One of them has answered (SR2).
     pub(crate) fn answered(&mut self, master: &Address, answer: &AskShadowAnswer) {
+        self.silent.remove(master);
         let behind = answer.behind_ms.map(Duration::from_millis);
         let before = self.notice.take().map_or(Some(Duration::ZERO), |notice| notice.behind);
         let behind = before.zip(behind).map(|(before, now)| before.max(now));
@@ -83,7 +111,7 @@ impl ShadowChoice {
 
 #[cfg(test)]
 mod tests {
-    use super::ShadowNotice;
+    use super::{SHADOW_PATIENCE, SILENT_FOR, ShadowNotice};
     use crate::operation::{Operation, Output};
     use crate::settings::ShadowReads;
     use crate::test_client::{
@@ -166,6 +194,36 @@ mod tests {
             client.tell(&call, Err(gone()));
         }
         panic!("the one in charge is asked");
+    }
+
+    #[test]
+    fn a_shadow_that_is_silent_costs_a_moment_and_then_nothing_while_another_answers() {
+        let mut client = client_that_takes(ShadowReads::First);
+        let silence = || Failure::unknown(ErrorCode::DeadlineExceeded, "no answer");
+        let mut silent = None;
+        for _ in 0..20 {
+            let done = client.start(stat());
+            let mut call = client.call();
+            if silent.is_none() {
+                assert!(call.deadline.since(client.now) < 200 * MILLI, "{call:?}");
+                client.tell(&call, Err(silence()));
+                silent = Some(call.to.clone());
+                call = client.call();
+                let patience = call.deadline.since(client.now);
+                assert_eq!(patience, SHADOW_PATIENCE, "nobody is left behind it");
+            }
+            assert_ne!(Some(&call.to), silent.as_ref(), "SR3");
+            client.tell(&call, Ok(word(StatAnswer::default(), Some(1))));
+            assert!(is_done(&done));
+        }
+        client.pass(SILENT_FOR);
+        let asked_again = (0..20).any(|_| {
+            client.start(stat());
+            let call = client.call();
+            client.tell(&call, Ok(word(StatAnswer::default(), Some(1))));
+            Some(&call.to) == silent.as_ref()
+        });
+        assert!(asked_again, "it may be back");
     }
 
     #[test]

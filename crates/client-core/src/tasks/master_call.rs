@@ -271,7 +271,7 @@ impl MasterCall {
             Request::WaitLength(WaitLength { patience_ms, .. }) => {
                 SHADOW_PATIENCE + Duration::from_millis(patience_ms)
             }
-            _ => SHADOW_PATIENCE,
+            _ => cx.client.shadows.patience(&next, left.len()),
         };
         cx.drop_alarm();
         cx.seek_master();
@@ -292,6 +292,10 @@ impl MasterCall {
         let answer = match AskShadow::answer(result.map(|answer| answer.response)) {
             Ok(answer) => answer,
             Err(failure) => {
+                if is_silence(&failure) {
+                    let now = cx.now();
+                    cx.client.shadows.was_silent(now, &self.shadow);
+                }
                 self.last_failure.get_or_insert(failure);
                 return self.call(cx);
             }
