@@ -28,6 +28,7 @@ mod chaos;
 mod chaos_faults;
 mod failing_disk;
 mod file_workload;
+mod group_figures;
 mod heals;
 mod kills;
 mod lab;
@@ -145,6 +146,9 @@ fn soak(words: &[&str]) -> Result<()> {
     }
     drop(soak);
     done?;
+    if *what == "masters" && options.lab.is_none() && !options.disks {
+        group_figures::run(&begins_with, &teller)?;
+    }
     teller.say(format_args!("VERDICT: soak {what} is good"));
     Ok(())
 }
