@@ -101,7 +101,6 @@ impl Fleet {
         server.full = beat.full;
         server.report = ServerReport::of(beat);
         server.traffic.note(now, *beat.traffic);
-        server.creations /= 2;
         true
     }
 }

@@ -15,6 +15,7 @@ mod chosen;
 mod joining;
 mod left_out;
 mod locations;
+mod recent_creations;
 mod servers;
 mod servers_ahead;
 mod thinned;
@@ -25,6 +26,7 @@ mod wanted;
 pub(crate) use chosen::PersonsWord;
 pub(crate) use joining::SliceNews;
 pub(crate) use locations::{KnownReplica, LocationTable, behind};
+pub(crate) use recent_creations::CREATION_WEIGHT;
 pub(crate) use servers::{KnownServer, ServerTable};
 pub(crate) use servers_ahead::ServersAhead;
 pub(crate) use unknown_chunks::is_empty_creation;
@@ -282,8 +284,8 @@ impl Fleet {
     }
 
     /// A chunk was placed on a server, which will show in its disk use only later.
-    pub(crate) fn placed_on(&mut self, server: ServerId) {
-        self.servers.placed_on(server);
+    pub(crate) fn placed_on(&mut self, now: Time, server: ServerId) {
+        self.servers.placed_on(now, server);
     }
 
     /// A reader met bytes that fail their checksum (R31).

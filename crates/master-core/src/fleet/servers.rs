@@ -11,6 +11,7 @@
 //! - V4: while the master itself stands still, nobody is silent: whoever could not be heard is not
 //!   given up for it.
 
+use super::recent_creations::RecentCreations;
 use super::traffic_window::TrafficWindow;
 use cairn_env::sum_of;
 use cairn_protocol::{
@@ -92,8 +93,7 @@ pub(crate) struct KnownServer {
     pub(crate) inventoried: Option<Time>,
     /// No new chunk has room there, as it says.
     pub(crate) full: bool,
-    /// Chunks placed there lately and not yet seen in its disk use (§4.2).
-    pub(crate) creations: u32,
+    pub(crate) creations: RecentCreations,
     /// Declared dead; what it held counts no more (V2).
     pub(crate) buried: bool,
     /// The log knows it, and it has not joined in this term.
@@ -194,7 +194,7 @@ impl ServerTable {
             asked: 0,
             inventoried: None,
             full: false,
-            creations: 0,
+            creations: RecentCreations::default(),
             buried: false,
             awaited: false,
             told_silent: false,
@@ -224,7 +224,7 @@ impl ServerTable {
             asked: 0,
             inventoried: None,
             full: false,
-            creations: 0,
+            creations: RecentCreations::default(),
             buried: false,
             awaited: true,
             told_silent: false,
@@ -389,10 +389,10 @@ impl ServerTable {
         self.servers.values().filter(dead).map(|server| server.heard).max()
     }
 
-    pub(crate) fn placed_on(&mut self, id: ServerId) {
+    pub(crate) fn placed_on(&mut self, now: Time, id: ServerId) {
         // It may have given way to another one since it was chosen (V3).
         if let Some(server) = self.servers.get_mut(&id) {
-            server.creations += 1;
+            server.creations.add(now);
         }
     }
 

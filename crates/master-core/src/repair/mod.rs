@@ -441,7 +441,7 @@ impl Repair {
         let total = replica.map(|replica| replica.length).unwrap_or_default();
         let call = order(step, scheduler, handle, (source, &receiver));
         self.calls.insert(call, handle);
-        step.fleet.placed_on(receiver.server);
+        step.fleet.placed_on(now, receiver.server);
         let clone = CloneUnderWay::ordered(now, call, (source_at, receiver), total);
         self.clones.insert(handle, clone);
     }

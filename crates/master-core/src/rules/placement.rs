@@ -3,7 +3,7 @@
 //!
 //! A pure choice: the same candidates and the same random numbers give the same servers.
 
-use crate::fleet::KnownServer;
+use crate::fleet::{CREATION_WEIGHT, KnownServer};
 use crate::view::View;
 use cairn_protocol::ServerState;
 use cairn_types::{ChunkHandle, Rack, Random, ReplicaAt, ServerId};
@@ -14,7 +14,7 @@ const USE_SLACK_PERMILLE: u64 = 20;
 /// A server with more than so many times the average of recent creations, and a few, waits its
 /// turn however empty it is: a fresh one fills gradually, and is not of every new chunk's set.
 const CREATIONS_FACTOR: u64 = 2;
-const CREATIONS_SLACK: u64 = 2;
+const CREATIONS_SLACK: u64 = 2 * CREATION_WEIGHT as u64;
 
 /// A live server with room for a chunk.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ struct PlacementCandidate {
     rack: Rack,
     /// Used bytes in parts of a thousand of its capacity.
     used_permille: u64,
+    /// What was placed there lately, as it counts.
     creations: u32,
     /// It did not do lately, or did not reach others: last of all.
     avoided: bool,
@@ -159,7 +160,7 @@ fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandi
         server: s.at.server,
         rack: s.at.rack.clone(),
         used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
-        creations: s.creations,
+        creations: s.creations.weight(view.now.time),
         avoided: view.troubles.is_avoided(s.at.server),
         apart: view.troubles.apart_from(s.at.server).collect(),
         has: 0,
@@ -204,7 +205,7 @@ fn choose(
 
 #[cfg(test)]
 mod tests {
-    use super::{PlacementCandidate, choose, together};
+    use super::{CREATION_WEIGHT, PlacementCandidate, choose, together};
     use cairn_types::{Rack, Random, ServerId};
     use std::collections::BTreeSet;
 
@@ -311,13 +312,13 @@ mod tests {
         for seed in 0..60 {
             let three = choose(&all, Vec::new(), 3, &mut Random::new(seed));
             for server in three {
-                all[usize::try_from(server.get()).expect("small") - 1].creations += 1;
+                all[usize::try_from(server.get()).expect("small") - 1].creations += CREATION_WEIGHT;
             }
         }
         // Of 180 replicas 30 would be its share.
-        let fresh = all[5].creations;
+        let fresh = all[5].creations / CREATION_WEIGHT;
         assert!((50..=66).contains(&fresh), "{fresh}");
-        let others = all[..5].iter().map(|it| it.creations);
+        let others = all[..5].iter().map(|it| it.creations / CREATION_WEIGHT);
         assert!(others.clone().all(|count| count >= 20), "{:?}", others.collect::<Vec<_>>());
     }
 

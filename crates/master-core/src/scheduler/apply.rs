@@ -137,7 +137,7 @@ impl Scheduler {
                 self.leases.shrink(handle, lease, (version, secondaries));
             }
             Act::Fence(handle) => self.leases.fence(handle),
-            Act::Chosen(server) => step.fleet.placed_on(server),
+            Act::Chosen(server) => step.fleet.placed_on(now, server),
             Act::Placed(handle, server, report) => {
                 step.fleet.note_replica((now, step.state), handle, server, &report);
             }
