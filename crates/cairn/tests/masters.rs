@@ -222,6 +222,34 @@ fn a_shadow_that_is_taken_out_ends_though_nobody_sends_it_the_log_any_more() {
 }
 
 #[test]
+fn a_master_that_lost_its_disk_comes_back_at_its_own_address() {
+    let mut cell = GroupCell::start(0);
+    cell.ok(["mkdir", "/before"]);
+    let lost = (cell.primary() + 1) % 3;
+    let at = cell.masters[lost].address().to_owned();
+    let refused = cell.run(["masters", "replace", &at, &at]);
+    assert!(refused.status.success(), "it is itself: {}", refused.stderr);
+    cell.masters[lost].kill();
+    let data = cell.directory().join(format!("master-{}", lost + 1));
+    std::fs::remove_dir_all(data).expect("its disk is gone");
+    cell.masters[lost].restart().expect("starts, and waits for a group");
+    let mut members = String::new();
+    await_until("the one that was there to be unheard", || {
+        let replaced = cell.run(["masters", "replace", &at, &at]);
+        members = replaced.text();
+        replaced.status.success()
+    });
+    assert_eq!((members.matches("voter").count(), members.matches(&at).count()), (3, 1));
+    assert_eq!(cell.ok(["masters", "replace", &at, &at]), members, "safe to repeat");
+    await_until("it to have what there is", || cell.has_caught_up(lost));
+    // It counts: with another one gone there is a majority.
+    let gone = cell.primary();
+    cell.masters[gone].kill();
+    cell.ok(["mkdir", "/after"]);
+    assert_eq!(cell.ok(["ls", "/"]).lines().count(), 2);
+}
+
+#[test]
 fn the_only_master_of_a_cell_is_replaced_in_one_step_and_everybody_follows() {
     let mut cell = GroupCell::with(MastersPlan::Growing(1), 3);
     let at: Vec<String> = cell.masters.iter().map(|it| it.address().to_owned()).collect();

@@ -17,6 +17,8 @@
 //!   over, and who asked asks the next one, which takes it out. A step to another group is ended by
 //!   whoever is in charge; where the old group and the new one have nobody in common, neither could
 //!   end it without the other.
+//! - MC7: who comes to the address of a voter that is not heard is what is left of it after its
+//!   disk was lost: it learns beside that one, and votes with the step that takes that one out.
 
 use cairn_consensus::{Consensus, TICK};
 use cairn_env::Caller;
@@ -167,29 +169,30 @@ fn allowed(
             return refuse("a member votes, or learns".to_owned());
         }
         let known = members.get(member.id);
-        let there =
-            members.all.iter().find(|it| it.id != member.id && it.address == member.address);
+        let there = || beside(members, member);
         let is_former = |it: &&Member| known.is_none() && it.standing == MemberStanding::Learner;
-        let taken = there.is_some_and(|it| !is_former(&it) && !is_to_go(&changes, it.id));
+        // MC7
+        let learns = known.is_none() && member.standing == MemberStanding::Learner;
+        let is_lost = |it: &&Member| learns && !is_heard(now, consensus, it.id);
+        let gives_way = |it: &Member| is_former(&it) || is_lost(&it) || is_to_go(&changes, it.id);
         let shown = member.address.as_str();
         if *goes {
             continue;
         } else if shown.is_empty() || member.id == ServerId::default() {
             return refuse("a member has an id and an address".to_owned());
-        } else if taken {
+        } else if !there().all(gives_way) {
             return refuse(format!(
-                "{shown} is the address of another member: start the new one at another, or take \
-                 that one out first"
+                "{shown} is the address of another member: start the new one at another; where \
+                 that one has lost its disk, 'cairn masters replace {shown} {shown}'"
             ));
         } else if known.is_none() && member.standing != MemberStanding::Learner {
-            return refuse(format!(
-                "{shown} has nothing of the log yet: it learns before it votes"
-            ));
+            let line = "has nothing of the log yet: it learns before it votes";
+            return refuse(format!("{shown} {line}"));
         } else if known.is_some_and(|it| it.standing == MemberStanding::Voter) {
             return refuse(format!("{shown} votes; take it out, and in again"));
         }
         // MC5
-        let former = there.filter(is_former).filter(|it| !ids.contains(&it.id));
+        let former = there().filter(|it| is_former(it) && !ids.contains(&it.id));
         before.extend(former.map(|it| MemberChange { member: it.clone(), goes: true }));
     }
     changes.extend(before);
@@ -223,6 +226,12 @@ fn allowed(
     Ok(change)
 }
 
+/// The others at a member's address.
+fn beside<'a>(members: &'a Members, member: &'a Member) -> impl Iterator<Item = &'a Member> {
+    let others = members.all.iter().filter(|it| it.id != member.id);
+    others.filter(|it| it.address == member.address)
+}
+
 /// Whether a step takes this member out.
 fn is_to_go(changes: &[MemberChange], id: ServerId) -> bool {
     changes.iter().any(|it| it.goes && it.member.id == id)
@@ -236,13 +245,16 @@ fn holds(members: &Members, change: &MemberChange) -> bool {
     }
 }
 
+/// Whether a member can be counted on, for all that is known of it.
+fn is_heard(now: Time, consensus: &Consensus, id: ServerId) -> bool {
+    consensus.is_alone() || consensus.heard(id).is_some_and(|at| now < at + UNHEARD_MAX)
+}
+
 /// MC2
 fn may_vote(now: Time, consensus: &Consensus, voters: &[ServerId]) -> Result<(), Failure> {
     let members = consensus.members();
     let shown = |id: ServerId| members.get(id).map(|it| it.address.to_string()).unwrap_or_default();
-    let is_heard = |id: &ServerId| {
-        consensus.is_alone() || consensus.heard(*id).is_some_and(|at| now < at + UNHEARD_MAX)
-    };
+    let is_heard = |id: &ServerId| is_heard(now, consensus, *id);
     let is_new =
         |id: &&ServerId| members.get(**id).is_some_and(|it| it.standing == MemberStanding::Learner);
     for id in voters.iter().filter(is_new) {

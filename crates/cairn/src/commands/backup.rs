@@ -6,6 +6,7 @@
 //! - BK2: `recover` says what may be lost and does nothing, until it is told so a second time by
 //!   the number of the record that it goes on from.
 
+use super::master_survey::MasterSurvey;
 use crate::cell_address::CellAddress;
 use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::data_directory::check_apart;
@@ -17,7 +18,7 @@ use cairn_client::Masters;
 use cairn_env::Disk;
 use cairn_env_os::OsDisk;
 use cairn_master::{IncomingBackup, RecoveryError, Remains, RemainsError};
-use cairn_protocol::{ErrorCode, MasterRole};
+use cairn_protocol::ErrorCode;
 use cairn_store::LogOpenError;
 use cairn_types::{Address, Term};
 use clap::Args;
@@ -186,27 +187,18 @@ fn above(path: &Path) -> &Path {
     }
 }
 
-/// The master in charge; where none is, the one that has most.
+/// The master in charge, whoever was told; where none is, the one that has most.
 async fn best_of(masters: &Masters, told: &[Address]) -> Result<Address, Cause> {
-    let (mut best, mut refusal) = (None, None);
-    for address in told {
-        match masters.list(address).await {
-            Ok(answer) => {
-                let rank = (answer.role == MasterRole::Primary, answer.applied);
-                best = best.max(Some((rank, address.clone())));
-            }
-            Err(error) => refusal = refusal.or(Some(error)),
-        }
+    let survey = MasterSurvey::until_primary(masters, told).await;
+    if let Some(primary) = survey.primary() {
+        return Ok(primary.at.clone());
     }
-    match best {
-        Some(((is_primary, _), address)) => {
-            if !is_primary {
-                warn(&format!("no master is in charge: {address} may lack what came last"));
-            }
-            Ok(address)
-        }
-        None => Err(refusal.expect("a cell has an address").into()),
-    }
+    let Some(furthest) = survey.furthest() else {
+        return Err(survey.refusal.expect("a cell has an address").into());
+    };
+    let address = furthest.at.clone();
+    warn(&format!("no master is in charge: {address} may lack what came last"));
+    Ok(address)
 }
 
 /// Fetches a master's checkpoint into `beside`, and makes a backup of it there.

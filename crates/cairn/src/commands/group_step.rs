@@ -7,15 +7,18 @@
 //! - GS1: each part is safe to repeat; what holds already is no change.
 //! - GS2: nothing is begun where somebody is to go who is no member, unless all who are to come
 //!   vote: then it has been done before.
+//! - GS3: who comes may be at the address of who goes, whose disk was lost: they differ by their
+//!   ids, and who votes is the one that goes.
 
-use super::masters::{member_row, standing_name};
+use super::master_survey::MasterSurvey;
+use super::masters_listing::{member_row, standing_name};
 use crate::cell_address::CellAddress;
 use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::exit_codes::Exit;
 use crate::output::Output;
 use crate::session::Session;
 use cairn_client::{ListMastersAnswer, Masters};
-use cairn_protocol::{ErrorCode, JoinGroup, MasterRole};
+use cairn_protocol::{ErrorCode, JoinGroup};
 use cairn_types::{Address, Member, MemberChange, MemberStanding, Members};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -60,11 +63,13 @@ impl GroupStep<'_> {
         let told = session.address().addresses();
         let masters = Masters::new(&told, session.options()).doing(doing)?;
         let group = primary(&masters, &told).await.doing(doing)?;
-        let leaving = leaving(&group, &comes, &goes).doing(doing)?;
+        let mut leaving = leaving(&group, &comes, &goes).doing(doing)?;
         let mut coming = Vec::new();
         for address in &comes {
             coming.push(self.learner(&masters, address, &group).await?);
         }
+        // GS3: it has taken the place of who was there.
+        leaving.retain(|member| !coming.iter().any(|it: &Member| it.id == member.id));
         let mut changes = Vec::new();
         if !self.learns_only {
             self.await_records(&masters, &coming, &told).await?;
@@ -177,7 +182,9 @@ fn leaving(
 ) -> Result<Vec<Member>, Cause> {
     let member = |address: &Address| {
         let known = group.members.iter().map(|status| &status.member);
-        known.into_iter().find(|member| member.address == *address)
+        let there = known.filter(|member| member.address == *address);
+        // GS3
+        there.max_by_key(|member| member.standing == MemberStanding::Voter)
     };
     let votes = |address: &Address| {
         member(address).is_some_and(|member| member.standing == MemberStanding::Voter)
@@ -194,32 +201,11 @@ fn leaving(
 
 /// What the one in charge says of the group.
 async fn primary(masters: &Masters, told: &[Address]) -> Result<ListMastersAnswer, Cause> {
-    let mut asked: Vec<Address> = Vec::new();
-    let mut next: Vec<Address> = told.to_vec();
-    let mut refusal = None;
-    while let Some(address) = next.pop() {
-        if asked.contains(&address) {
-            continue;
-        }
-        match masters.list(&address).await {
-            Ok(mut answer) if answer.role == MasterRole::Primary => {
-                // One that has always been alone never said where it is.
-                let is_untold = |it: &&mut Member| it.address.as_str().is_empty();
-                let all = answer.members.iter_mut().map(|status| &mut status.member);
-                all.filter(|it| it.id == answer.me)
-                    .filter(is_untold)
-                    .for_each(|it| it.address = address.clone());
-                return Ok(answer);
-            }
-            Ok(answer) => {
-                let others = answer.members.into_iter().map(|it| it.member.address);
-                next.extend(others.filter(|it| !it.as_str().is_empty()));
-            }
-            Err(error) => refusal = Some(error),
-        }
-        asked.push(address);
+    let survey = MasterSurvey::until_primary(masters, told).await;
+    if let Some(primary) = survey.primary() {
+        return Ok(primary.said.clone());
     }
-    match refusal {
+    match survey.refusal {
         Some(error) => Err(error.into()),
         None => {
             let why = "no master is in charge of the group just now";

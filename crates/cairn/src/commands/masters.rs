@@ -5,6 +5,7 @@
 
 use super::backup::{BackupArguments, RecoverMasterArguments, back_up, recover};
 use super::group_step::GroupStep;
+use super::masters_listing::list;
 use crate::cell_address::CellAddress;
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::fresh_seed::fresh_seed;
@@ -14,7 +15,7 @@ use cairn_client::{ListMastersAnswer, Masters};
 use cairn_protocol::JoinGroup;
 use cairn_types::{Address, CellId, Member, MemberStanding, Members, Random};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Arguments of `masters`.
 #[derive(Args, Debug)]
@@ -131,73 +132,4 @@ fn group_of(all: &[Address], found: &[ListMastersAnswer]) -> Result<JoinGroup, C
     let members = Members { all, ..Members::default() };
     let cell = CellId::new(Random::new(fresh_seed()?).next_u128() | 1);
     Ok(JoinGroup { cell, members })
-}
-
-/// As people are told.
-pub(super) fn standing_name(standing: MemberStanding) -> &'static str {
-    match standing {
-        MemberStanding::Voter => "voter",
-        MemberStanding::Learner => "learner",
-        MemberStanding::Entering => "entering",
-        MemberStanding::Leaving => "leaving",
-    }
-}
-
-/// A member, for whoever reads JSON.
-pub(super) fn member_row(member: &Member) -> Value {
-    json!({
-        "id": member.id.to_string(),
-        "address": member.address.as_str(),
-        "standing": standing_name(member.standing),
-    })
-}
-
-/// Each member as it tells of itself; who does not answer is shown all the same.
-async fn list(session: &Session, output: &Output) -> Result<(), CliError> {
-    let doing = || "listing the masters".to_owned();
-    let told = session.address().addresses();
-    let masters = Masters::new(&told, session.options()).doing(doing)?;
-    let (mut known, mut refusal) = (None, None);
-    for address in &told {
-        match masters.list(address).await {
-            Ok(answer) => known = known.or(Some(answer)),
-            Err(error) => refusal = refusal.or(Some(error)),
-        }
-    }
-    let Some(known) = known else {
-        return Err(refusal.expect("a cell has an address")).doing(doing);
-    };
-    let alone = || Member { id: known.me, address: told[0].clone(), ..Member::default() };
-    let mut members: Vec<Member> =
-        known.members.iter().map(|status| status.member.clone()).collect();
-    // One that has always been alone never said where it is.
-    if members.len() <= 1 {
-        members = vec![alone()];
-    }
-    let mut rows = Vec::new();
-    for member in members {
-        let answer = masters.list(&member.address).await.ok();
-        rows.push((member, answer));
-    }
-    if output.json() {
-        let row = |(member, answer): &(Member, Option<ListMastersAnswer>)| {
-            let mut row = member_row(member);
-            row["role"] = json!(answer.as_ref().map(|it| it.role.name()));
-            row["term"] = json!(answer.as_ref().map(|it| it.term.get()));
-            row["applied"] = json!(answer.as_ref().map(|it| it.applied.get()));
-            row
-        };
-        return output.value(&json!({ "masters": rows.iter().map(row).collect::<Vec<_>>() }));
-    }
-    for (member, answer) in &rows {
-        let state = match answer {
-            Some(it) => {
-                format!("{:<8}  term {}  record {}", it.role.name(), it.term, it.applied)
-            }
-            None => "does not answer".to_owned(),
-        };
-        let (address, standing) = (member.address.as_str(), standing_name(member.standing));
-        output.line(&format!("{address:<22}  {standing:<7}  {state}"))?;
-    }
-    Ok(())
 }
