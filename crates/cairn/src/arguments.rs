@@ -5,11 +5,13 @@
 
 use crate::cli_error::CliError;
 use crate::commands;
+use crate::local_users::of_somebody;
 use cairn_types::{GROUPS_MAX, Identity};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::num::ParseIntError;
 use std::path::PathBuf;
 
 /// What stands above the options that every command has.
@@ -54,11 +56,11 @@ pub(crate) struct Arguments {
 
 /// A user and groups as people write them; without a group, the one of the same number.
 fn identity(text: &str) -> Result<Identity, String> {
-    let write_it = |_| "write it as UID, or UID:GID,GID".to_owned();
+    let write_it = |_: ParseIntError| "write it as UID, or UID:GID,GID".to_owned();
     let (uid, groups) = text.split_once(':').unwrap_or((text, text));
-    let uid = uid.parse().map_err(write_it)?;
-    let groups: Result<Vec<u32>, _> = groups.split(',').map(str::parse).collect();
-    let groups = groups.map_err(write_it)?;
+    let number = |text: &str| text.parse().map_err(write_it).and_then(of_somebody);
+    let uid = number(uid)?;
+    let groups = groups.split(',').map(number).collect::<Result<Vec<u32>, _>>()?;
     if groups.len() > GROUPS_MAX {
         return Err(format!("{} groups; the limit is {GROUPS_MAX}", groups.len()));
     }
@@ -276,7 +278,8 @@ impl Arguments {
     pub(crate) fn read(
         arguments: impl Iterator<Item = OsString>,
     ) -> Result<Option<Self>, CliError> {
-        let matches = shown().try_get_matches_from(with_unix_spelling(arguments));
+        let words = with_unix_spelling(arguments);
+        let matches = shown().try_get_matches_from(&words);
         if let Ok(matches) = &matches {
             refuse_meaningless(matches)?;
         }
@@ -291,7 +294,7 @@ impl Arguments {
                 let _ = error.print();
                 Ok(None)
             }
-            Err(error) => Err(refusal(&error)),
+            Err(error) => Err(refusal(&error, &words)),
         }
     }
 }
@@ -326,8 +329,24 @@ fn command_of(arguments: &[OsString]) -> Option<&str> {
     }
 }
 
+/// The option of which a value is wrong, as clap writes it, and the variable that it came from,
+/// where it stands in none of the words.
+fn variable_of(error: &clap::Error, words: &[OsString]) -> Option<(String, String)> {
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
+    // `--name <VALUE>`
+    let long = shown.split(' ').next()?;
+    let is_it = |option: &&clap::Arg| option.get_long() == long.strip_prefix("--");
+    let command = Arguments::command();
+    let variable = command.get_arguments().find(is_it)?.get_env()?.to_str()?;
+    let says = |word: &str| {
+        word.strip_prefix(long).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let is_said = words.iter().filter_map(|word| word.to_str()).any(says);
+    (!is_said).then(|| (shown.clone(), variable.to_owned()))
+}
+
 /// clap explains itself over several lines; a person gets one.
-fn refusal(error: &clap::Error) -> CliError {
+fn refusal(error: &clap::Error, words: &[OsString]) -> CliError {
     let text = error.render().to_string();
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines().next().unwrap_or_default().trim_start_matches("error: ");
@@ -337,6 +356,9 @@ fn refusal(error: &clap::Error) -> CliError {
             why.push(' ');
             why.push_str(line);
         }
+    }
+    if let Some((option, variable)) = variable_of(error, words) {
+        why = why.replace(&option, &variable);
     }
     // Of clap's tips only those help that name what was perhaps meant.
     let helps = |line: &&str| line.starts_with("tip: a similar") || line.starts_with("[possible");

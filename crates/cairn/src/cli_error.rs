@@ -10,6 +10,7 @@
 //! - C3: with `--json` the line is a JSON value.
 
 use crate::exit_codes::{Exit, advice};
+use crate::stderr::say;
 use cairn_bench::{BenchCause, BenchError};
 use cairn_testkit::HarnessError;
 use std::cell::Cell;
@@ -42,9 +43,9 @@ pub(crate) fn warn(text: &str) {
         return;
     }
     if TELL_PROGRAMS.load(Ordering::Relaxed) {
-        eprintln!("{}", serde_json::json!({ "warning": text }));
+        say(serde_json::json!({ "warning": text }));
     } else {
-        eprintln!("cairn: warning: {}", one_line(text));
+        say(format_args!("cairn: warning: {}", one_line(text)));
     }
 }
 
@@ -71,7 +72,7 @@ impl From<io::Error> for Cause {
         let (why, advice) = match error.kind() {
             io::ErrorKind::NotFound => ("no such file on this machine", "check the name"),
             io::ErrorKind::PermissionDenied => ("permission denied", "check owner and mode"),
-            io::ErrorKind::AlreadyExists => ("it is there already", "-f replaces a file"),
+            io::ErrorKind::AlreadyExists => ("it is there already", "choose another name"),
             io::ErrorKind::StorageFull => ("no space left on this machine", "make room"),
             io::ErrorKind::IsADirectory => ("it is a directory", "name a file, or use -r"),
             io::ErrorKind::NotADirectory => ("a part of the path is a file", "check the name"),
@@ -182,9 +183,9 @@ impl CliError {
     pub(crate) fn tell(&mut self) {
         if !self.told && self.exit() != Exit::ReaderGone && !QUIET.get() {
             if TELL_PROGRAMS.load(Ordering::Relaxed) {
-                eprintln!("{}", self.to_json());
+                say(self.to_json());
             } else {
-                eprintln!("cairn: {self}");
+                say(format_args!("cairn: {self}"));
             }
         }
         self.told = true;

@@ -92,7 +92,8 @@ impl Exit {
 pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
     match code {
         ErrorCode::NotFound => "look with 'cairn ls' what is there",
-        ErrorCode::AlreadyExists => "choose another name, or -f to replace a file",
+        // Commands that can replace what is there say so themselves.
+        ErrorCode::AlreadyExists => "choose another name",
         ErrorCode::DirectoryNotEmpty => "rm -r removes a directory with what is in it",
         ErrorCode::NotADirectory => "a part of the path is a file: name a directory",
         ErrorCode::IsADirectory => "name a file, or use -r where the command has it",

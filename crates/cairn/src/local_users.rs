@@ -1,5 +1,6 @@
 //! Users and groups as this machine calls them: the cell knows numbers alone.
 
+use cairn_types::NOBODY;
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::process::{Command, Stdio};
@@ -59,6 +60,17 @@ impl NameList {
             known(&String::from_utf8_lossy(&told.stdout))
         });
         found.map(|(_, number)| number)
+    }
+}
+
+/// The number of a user or group that there can be.
+///
+/// # Errors
+/// One line, for nobody's number.
+pub(crate) fn of_somebody(number: u32) -> Result<u32, String> {
+    match number {
+        NOBODY => Err(format!("{NOBODY} is nobody's number: no user or group has it")),
+        number => Ok(number),
     }
 }
 

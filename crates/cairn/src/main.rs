@@ -10,6 +10,9 @@
 //! Knows how things are said. Never decides anything that two clients must agree on: that is the
 //! library's and the servers' business.
 
+// They panic where nobody reads any more: `Output` and `stderr::say` write instead (SE1).
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod arguments;
 mod cell_address;
 mod cli_error;
@@ -43,6 +46,7 @@ mod session;
 mod settings;
 mod shadow_notice;
 mod side_by_side;
+mod stderr;
 mod storing;
 mod stream_parts;
 

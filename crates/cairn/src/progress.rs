@@ -2,6 +2,7 @@
 //! few seconds elsewhere. Always on stderr; short work says nothing.
 
 use crate::output::{size_text, span_text};
+use crate::stderr::say;
 use cairn_transfer::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -113,7 +114,7 @@ impl Progress for WorkProgress {
             plain.told = Instant::now();
             let (done, total) = (self.bar.position(), self.bar.length());
             let text = plain_text(self.unit, done, total, plain.started.elapsed());
-            eprintln!("{}: {text}", self.label);
+            say(format_args!("{}: {text}", self.label));
         }
     }
 }

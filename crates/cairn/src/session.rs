@@ -6,6 +6,7 @@ use crate::exit_codes::{Exit, advice};
 use crate::interrupt::remove_on_signal;
 use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
 use crate::shadow_notice::line;
+use crate::stderr::say;
 use cairn_client::{Cell, Options, ShadowReads};
 use cairn_protocol::{ErrorCode, Outcome};
 use cairn_transfer::PartialFiles;
@@ -160,7 +161,7 @@ async fn say_waiting(address: &CellAddress, patience: Duration) -> Cause {
     tokio::time::sleep(SILENT_WAIT).await;
     if stderr().is_terminal() {
         let patience = patience.as_secs();
-        eprintln!("cairn: waiting for the cell at {address}, for {patience} s at most");
+        say(format_args!("cairn: waiting for the cell at {address}, for {patience} s at most"));
     }
     std::future::pending().await
 }

@@ -25,10 +25,11 @@ const LIMIT: [&str; 2] = ["--deadline", "5"];
 fn whatever_is_wrong_is_told_in_one_line_with_the_right_exit_code_and_nothing_is_lost() {
     let mut cell = Cell::start(3);
     let file = cell.file("file", b"precious");
-    cell.ok(["put", "-p", &file, "/d/f"]);
-    for row in
-        [wrong_addresses(&cell), wrong_names(&cell, &file), wrong_settings(&cell)].iter().flatten()
-    {
+    cell.ok(["put", "--parents", &file, "/d/f"]);
+    for row in [wrong_addresses(&cell), wrong_names(&cell, &file)].iter().flatten() {
+        judge(row);
+    }
+    for row in [wrong_settings(&cell), wrong_people(&cell)].iter().flatten() {
         judge(row);
     }
     for row in [wrong_directories(&cell), unfit_directories(&cell), unfit_addresses(&cell)]
@@ -188,7 +189,12 @@ fn wrong_settings<'a>(cell: &Cell) -> Vec<Row<'a>> {
         row("an unknown command", cell.run(["lx"]), 2, &["'lx'"]),
         row("no such value", cell.run(["ls", "--deadline", "soon"]), 2, &["'soon'"]),
         row("a deadline of nothing", cell.run(["ls", "--deadline", "0"]), 2, &["1 to 86400"]),
-        row("a variable that is wrong", with_variable("CAIRN_DEADLINE", "soon"), 2, &["'soon'"]),
+        row(
+            "a variable that is wrong",
+            with_variable("CAIRN_DEADLINE", "soon"),
+            2,
+            &["'soon' for 'CAIRN_DEADLINE'"],
+        ),
         row(
             "a variable that can be none",
             with_variable("CAIRN_CELL", "a b"),
@@ -225,6 +231,36 @@ fn wrong_settings<'a>(cell: &Cell) -> Vec<Row<'a>> {
             &["/dc1/r7"],
         ),
     ]
+}
+
+/// Users and groups that there cannot be: nobody's number is that of whoever asks the HTTP port.
+fn wrong_people<'a>(cell: &Cell) -> Vec<Row<'a>> {
+    const NOBODY: &str = "4294967295";
+    const NONE: &str = "nobody's number";
+    let ls = ["ls", "/"];
+    let by = |who: &str| cell.run([&["--as", who], &ls[..]].concat());
+    let by_variable = |who: &str, more: &[&str]| {
+        let mut command = cell.command([&ls[..], more].concat());
+        command.env("CAIRN_AS", who);
+        run(command, b"")
+    };
+    let give = |verb: &str, whom: &str| cell.run([verb, whom, "/d/f"]);
+    let group = format!("0:{NOBODY}");
+    let row = |what, done, code, says| Row { what, done, code, says };
+    let rows = vec![
+        row("a file for nobody", give("chown", NOBODY), 2, &[NOBODY, NONE][..]),
+        row("a file for nobody's group", give("chown", &group), 2, &[NOBODY, NONE]),
+        row("the same with chgrp", give("chgrp", NOBODY), 2, &[NOBODY, NONE]),
+        row("nobody who asks", by(NOBODY), 2, &["'--as <", NONE]),
+        row("nobody's group that asks", by(&format!("7:7,{NOBODY}")), 2, &["'--as <", NONE]),
+        row("no user", by("bad"), 2, &["'bad' for '--as <", "UID:GID"]),
+        row("a variable of no user", by_variable("bad", &[]), 2, &["'bad' for 'CAIRN_AS'"]),
+        row("a variable of nobody", by_variable(NOBODY, &[]), 2, &["for 'CAIRN_AS'", NONE]),
+        row("a flag beside one", by_variable("7", &["--as=bad"]), 2, &["'bad' for '--as <"]),
+    ];
+    let entry = cell.json(&["stat", "/d/f"]);
+    assert!(!entry.to_string().contains(NOBODY), "{entry}");
+    rows
 }
 
 fn wrong_directories<'a>(cell: &Cell) -> Vec<Row<'a>> {

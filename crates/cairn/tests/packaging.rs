@@ -2,8 +2,9 @@
 
 mod cell;
 
-use cell::{cairn, run};
-use std::process::Command;
+use cell::{Cell, cairn, run};
+use std::io::PipeWriter;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 fn ok(arguments: &[&str]) -> String {
@@ -30,13 +31,45 @@ fn each_shell_is_told_every_command_and_flag() {
 #[test]
 fn whoever_reads_no_further_ends_it_in_silence() {
     for words in [&["completions", "bash"][..], &["man"], &["version"]] {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        drop(reader);
         let mut command = cairn(words);
-        command.stdout(writer);
+        command.stdout(read_by_nobody());
         let done = command.output().expect("starts");
         let said = String::from_utf8_lossy(&done.stderr);
         assert_eq!((done.status.code(), &*said), (Some(141), ""), "{words:?}");
+    }
+}
+
+/// Where what a command says goes to nobody.
+fn read_by_nobody() -> PipeWriter {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer
+}
+
+#[test]
+fn whether_anybody_reads_what_it_complains_of_changes_nothing_of_how_it_ends() {
+    let cell = Cell::start(0);
+    // The beginning of a log, of which the rest is damaged: it is shown, with a warning.
+    let mut torn = b"CAIRNRPC\x01\0\0\0".to_vec();
+    torn.resize(40, 0);
+    let torn = cell.file("torn.rpclog", &torn);
+    let rows: [(&[&str], i32); 7] = [
+        (&["ls", "/nope"], 3),
+        (&["ls", "/nope", "/nope", "--json"], 3),
+        (&["ls", "relative"], 2),
+        (&["ls", "--colour"], 2),
+        (&["rpclog", "show", "/nope"], 12),
+        (&["rpclog", "show", &torn], 0),
+        (&["rpclog", "show", &torn, "--json"], 0),
+    ];
+    for (words, code) in rows {
+        assert!(!cell.run(words).stderr.is_empty(), "{words:?}: nothing was to be heard");
+        for out in [Stdio::null(), read_by_nobody().into()] {
+            let mut command = cell.command(words);
+            command.stdout(out).stderr(read_by_nobody());
+            let done = command.status().expect("starts");
+            assert_eq!(done.code(), Some(code), "{words:?}");
+        }
     }
 }
 
@@ -66,6 +99,15 @@ fn there_is_a_manual_page_for_every_command_and_they_are_pages() {
     assert!(page("cairn-ls.1").contains("\\-\\-cell"));
     assert!(!page("cairn-master.1").contains("\\-\\-cell"));
     assert!(!dir.join("cairn-janitor.1").exists(), "it is for us alone");
+    let names = std::fs::read_dir(&dir).expect("lists");
+    let names = names.map(|entry| entry.expect("is there").file_name().into_string());
+    let names: Vec<String> = names.map(|name| name.expect("UTF-8")).collect();
+    let helps: Vec<&String> = names.iter().filter(|name| name.contains("-help")).collect();
+    assert!(helps.is_empty() && names.len() > 50, "{} pages; {helps:?}", names.len());
+    for name in ["cairn-masters-add.1", "cairn-rpclog-show.1"] {
+        assert!(names.iter().any(|it| it == name), "{name}: {names:?}");
+    }
+    assert!(!first.contains("cairn\\-help(1)"), "it would lead nowhere: {first}");
 }
 
 #[test]

@@ -263,7 +263,7 @@ fn u11_what_cannot_be_stored_is_named() {
         ]
     );
     let guide = include_str!("../../../docs/guide/commands.md");
-    assert!(guide.contains("Modes, owners and times"));
+    assert!(guide.contains("Modes and times are kept by `put -p` and `get -p`"));
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn hints_lead_where_they_say() {
             "put below nothing",
             run(&["put", &file, "/no/x"]),
             3,
-            &["storing /no/x", "there is no directory /no", "put -p", "mkdir -p /no"],
+            &["storing /no/x", "there is no directory /no", "put --parents", "mkdir -p /no"],
         ),
         row(
             "cp below nothing",
@@ -330,4 +330,36 @@ fn hints_lead_where_they_say() {
         judge(&row);
     }
     assert_eq!(cell.ok(["ls", "-a", "/d"]), "f\n");
+}
+
+#[test]
+fn where_a_name_is_taken_only_those_who_can_replace_what_is_there_say_so() {
+    let cell = Cell::start(1);
+    let file = cell.file("file", b"x");
+    cell.ok(["mkdir", "/d"]);
+    cell.ok(["put", "--replication", "1", &file, "/d/f"]);
+    cell.ok(["cp", "/d/f", "/d/g"]);
+    cell.ok(["rm", "/d/g"]);
+    cell.ok(["cp", "/d/f", "/d/g"]);
+    let rows: [(&[&str], i32, bool); 9] = [
+        (&["snapshot", "/d/f", "/d/g"], 4, false),
+        (&["create", "/d/f"], 4, false),
+        (&["mkdir", "/d"], 4, false),
+        (&["undelete", "/d/g"], 4, false),
+        (&["mv", "/d/f", "/d/g"], 4, true),
+        (&["cp", "/d/f", "/d/g"], 4, true),
+        (&["put", &file, "/d/f"], 4, true),
+        (&["get", "/d/f", &file], 4, true),
+        // Of a directory, which no option puts into the place of a file.
+        (&["get", "-r", "-f", "/d", &file], 12, false),
+    ];
+    for (line, code, replaces) in rows {
+        let done = cell.run(line);
+        let advice = done.stderr.rsplit_once("; ").map(|(_, advice)| advice.trim_end().to_owned());
+        let advice = advice.unwrap_or_else(|| panic!("{line:?}: {}", done.stderr));
+        assert_eq!(advice.contains("-f"), replaces, "{line:?}: {}", done.stderr);
+        judge(&Row { what: &line.join(" "), done, code, says: &[] });
+    }
+    let done = cell.run(["man", "--dir", &file]);
+    judge(&Row { what: "man", done, code: 12, says: &["is there already; choose another name"] });
 }

@@ -217,7 +217,10 @@ fn modes_times_and_owners_are_kept_into_the_cell_and_out_of_it_and_over_a_restar
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     opened.set_times(std::fs::FileTimes::new().set_modified(time)).expect("its time");
     let tree = directory.to_str().expect("text");
-    cell.ok(["put", "-r", "--preserve", tree, "/tree"]);
+    cell.ok(["put", "-r", "-p", tree, "/tree"]);
+    let listed = cell.ok(["ls", "-l", "/tree"]);
+    assert!(listed.starts_with("-rw-r----- "), "{listed}");
+    assert!(listed.contains(" 2001-09-09 01:46:40  f"), "{listed}");
     assert_eq!(stat(&cell, "/tree/f"), (1234, 567, "0640".to_owned()));
     assert_eq!(stat(&cell, "/tree").2, "2750");
     assert_eq!(modified(&cell, "/tree/f"), 1_000_000_000_000);

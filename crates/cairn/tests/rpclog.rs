@@ -324,17 +324,22 @@ fn what_is_no_log_is_told_with_a_way_out() {
         assert_eq!(done.code(), if verb == "replay" { 12 } else { 0 }, "{verb}: {}", done.stderr);
         assert!(done.stderr.contains("1 parts of the log are damaged"), "{verb}: {}", done.stderr);
     }
-    let wrong: [(&[&str], &str); 6] = [
+    let wrong: [(&[&str], &str); 10] = [
         (&["rpclog", "show"], "required"),
         (&["rpclog", "show", "--rpc", "Reed", &empty], "no rpc has this name"),
         (&["rpclog", "show", "--since", "soon", &empty], "30s, 5m"),
         (&["rpclog", "show", "--handle", "x", &empty], "3-1f"),
+        (&["rpclog", "show", "--peer", "foo", &empty], "client, chunkserver or master, a server"),
+        (&["rpclog", "show", "--peer", "localhost:7400", &empty], "an address in numbers"),
+        (&["rpclog", "show", "--follow", &empty], "--live ADDRESS --follow goes on"),
+        (&["rpclog", "show", "-f"], "--live <ADDRESS>"),
         (&["rpclog", "replay", "--speed", "warp", &empty], "or max"),
         (&["master", "--rpclog-size", "5"], "1M and more"),
     ];
     for (arguments, says) in wrong {
         let done = run(cairn(arguments), b"");
         assert_eq!(done.code(), 2, "{}", done.stderr);
+        assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
         assert!(done.stderr.contains(says), "{}", done.stderr);
     }
 }

@@ -161,15 +161,18 @@ fn what_a_person_gets_wrong_is_said_in_a_line() {
     let cell = Cell::start(3);
     cell.ok(["mkdir", "/d"]);
     cell.ok_with(["put", "-", "/f"], b"x");
-    let rows: [(&[&str], i32, &[&str]); 5] = [
+    cell.ok(["cp", "/f", "/g"]);
+    let rows: [(&[&str], i32, &[&str]); 6] = [
         (&["snapshot", "/none", "/s"], 3, &["/none", "no such file"]),
         (&["snapshot", "/f", "/f"], 4, &["/f", "exists already"]),
+        (&["snapshot", "/f", "/g"], 4, &["exists already; choose another name"]),
         (&["snapshot", "/f", "/none/s"], 3, &["/none", "no such file"]),
         (&["snapshot", "/.deleted", "/s"], 2, &["no snapshot is taken of what is deleted"]),
         (&["snapshot", "/f"], 2, &["no DESTINATION is named"]),
     ];
     for (arguments, code, says) in rows {
         let done = cell.run(arguments);
+        assert!(!done.stderr.contains("-f "), "it has no such option: {}", done.stderr);
         judge(&Row { what: &arguments.join(" "), done, code, says });
     }
 }

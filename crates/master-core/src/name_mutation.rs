@@ -14,7 +14,7 @@ use cairn_protocol::{
     SetAttributesAnswer, SetPolicy, SetPolicyAnswer, SetQuota, SetQuotaAnswer, Snapshot,
     SnapshotAnswer, Undelete, UndeleteAnswer,
 };
-use cairn_types::{CellPath, EntryId, Layout, MODE_BITS, MutationName, REPLICATION_MAX};
+use cairn_types::{CellPath, EntryId, Layout, MODE_BITS, MutationName, NOBODY, REPLICATION_MAX};
 use std::fmt::Display;
 
 /// A request that changes names.
@@ -272,6 +272,12 @@ fn check_attributes(set: &SetAttributes) -> Result<(), Failure> {
     let SetAttributes { path, owner, group, mode, modified, .. } = set;
     if owner.is_none() && group.is_none() && mode.is_none() && modified.is_none() {
         return Err(invalid(format!("{path}: a change of attributes that changes nothing")));
+    }
+    // It would be theirs of whom nothing is known.
+    if [*owner, *group].contains(&Some(NOBODY)) {
+        return Err(invalid(format!(
+            "{path}: {NOBODY} is nobody's number: nothing is given to it"
+        )));
     }
     check_mode(path, *mode)
 }

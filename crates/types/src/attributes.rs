@@ -13,6 +13,9 @@ pub const SET_USER: u32 = 0o4000;
 pub const SET_GROUP: u32 = 0o2000;
 /// In such a directory only the owner of a name, or of the directory, may take it away.
 pub const STICKY: u32 = 0o1000;
+/// The number of nobody, as POSIX has it (`(uid_t) -1`): no user and no group has it, and nothing
+/// is given to it. Who is not known at all has it, as whoever asks a server's HTTP port.
+pub const NOBODY: u32 = u32::MAX;
 /// Groups that one identity may name, besides its first.
 pub const GROUPS_MAX: usize = 1024;
 
@@ -31,15 +34,17 @@ impl Identity {
     /// Whoever says of itself what cannot be read: it owns nothing and is in no group.
     #[must_use]
     pub fn nobody() -> Self {
-        Self { uid: u32::MAX, gid: u32::MAX, groups: Vec::new() }
+        Self { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
     }
 
     /// Who says this of itself when it connects: nothing, and it is the superuser; what cannot be
-    /// read, and it is nobody.
+    /// read, or has nobody's number anywhere, and it is nobody.
     #[must_use]
     pub fn told(credentials: &[u8]) -> Self {
         let told = Self::decode(credentials).ok();
-        told.filter(|it| it.groups.len() <= GROUPS_MAX).unwrap_or_else(Self::nobody)
+        let is_somebody = |it: &Self| it.uid != NOBODY && !it.is_in(NOBODY);
+        told.filter(|it| it.groups.len() <= GROUPS_MAX && is_somebody(it))
+            .unwrap_or_else(Self::nobody)
     }
 
     /// Whether it may do everything.
@@ -145,7 +150,7 @@ impl fmt::Display for Attributes {
 
 #[cfg(test)]
 mod tests {
-    use super::{Access, Attributes, Identity, SET_GROUP};
+    use super::{Access, Attributes, Identity, NOBODY, SET_GROUP};
     use crate::EntryKind;
     use crate::wire::Message;
 
@@ -183,6 +188,10 @@ mod tests {
         let all = who(1000, 0, &[0, 4, u32::MAX]);
         assert_eq!(Identity::decode(&all.to_bytes()).as_ref(), Ok(&all));
         assert!(!Identity::nobody().is_superuser());
+        // Who names nobody, as user or as a group, is nobody in all.
+        for it in [who(NOBODY, 0, &[]), who(1000, NOBODY, &[0]), all.clone()] {
+            assert_eq!(Identity::told(&it.to_bytes()), Identity::nobody());
+        }
         assert_eq!(all.to_string(), "uid 1000, group 0 and 2 more");
     }
 }

@@ -26,7 +26,7 @@ pub mod wire;
 
 pub use address::{Address, Rack, ReplicaAt};
 pub use attributes::{
-    Access, Attributes, GROUPS_MAX, Identity, MODE_BITS, SET_GROUP, SET_USER, STICKY,
+    Access, Attributes, GROUPS_MAX, Identity, MODE_BITS, NOBODY, SET_GROUP, SET_USER, STICKY,
 };
 pub use cell_config::{
     BLOCK_SIZE_MAX, BLOCKS_PER_CHUNK_MAX, CHUNK_SIZE_MAX, CLONES_OF_SERVER_MAX, CellConfig,

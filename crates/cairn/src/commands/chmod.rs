@@ -1,7 +1,7 @@
 //! `cairn chmod`, `cairn chown`: who may do what, and whose it is.
 
 use crate::cli_error::{CliError, Doing, Tally};
-use crate::local_users::NameList;
+use crate::local_users::{NameList, of_somebody};
 use crate::many_paths::{Lengths, entries};
 use crate::modes::ModeChange;
 use crate::output::Output;
@@ -71,7 +71,7 @@ pub(crate) struct Owners {
 
 fn group(text: &str) -> Result<u32, String> {
     let unknown = || format!("this machine knows no group {text}; write its number");
-    NameList::Groups.number(text).ok_or_else(unknown)
+    NameList::Groups.number(text).ok_or_else(unknown).and_then(of_somebody)
 }
 
 fn owners(text: &str) -> Result<Owners, String> {
@@ -80,7 +80,7 @@ fn owners(text: &str) -> Result<Owners, String> {
         return Err("write it as OWNER, OWNER:GROUP or :GROUP".to_owned());
     }
     let unknown = || format!("this machine knows no user {owner}; write the number");
-    let user = |owner| NameList::Users.number(owner).ok_or_else(unknown);
+    let user = |owner| NameList::Users.number(owner).ok_or_else(unknown).and_then(of_somebody);
     Ok(Owners {
         owner: Some(owner).filter(|owner| !owner.is_empty()).map(user).transpose()?,
         group: Some(of_group).filter(|name| !name.is_empty()).map(group).transpose()?,

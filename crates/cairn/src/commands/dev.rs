@@ -13,6 +13,7 @@ use crate::server_start::{
     start_master,
 };
 use crate::settings::SettingsFile;
+use crate::stderr::say;
 use cairn_testkit::{Janitor, Program};
 use cairn_types::{Address, CellConfig, Rack};
 use clap::Args;
@@ -97,21 +98,21 @@ pub(crate) fn run(
 
 fn explain_use(dev: &DevArguments, data: &Path, (address, http): (&str, Option<&str>)) {
     let cell = if address == DEFAULT_LISTEN { String::new() } else { format!(" --cell {address}") };
-    eprintln!(
+    say(format_args!(
         "one master and {} chunkservers in this process; data in {}",
         dev.servers,
         data.display()
-    );
+    ));
     if dev.data.is_none() {
-        eprintln!("the data goes when the process ends; --data DIR keeps it");
+        say("the data goes when the process ends; --data DIR keeps it");
     }
     if let Some(http) = http {
-        eprintln!("metrics, health and JSON: http://{http}/");
+        say(format_args!("metrics, health and JSON: http://{http}/"));
     }
-    eprintln!("try:  cairn put Cargo.toml /{cell}");
-    eprintln!("      cairn ls -l /{cell}");
-    eprintln!("      date | cairn append /log{cell}");
-    eprintln!("      cairn tail -f /log{cell}");
-    eprintln!("      cairn status{cell}");
-    eprintln!("Ctrl-C or kill stops it.");
+    say(format_args!("try:  cairn put Cargo.toml /{cell}"));
+    say(format_args!("      cairn ls -l /{cell}"));
+    say(format_args!("      date | cairn append /log{cell}"));
+    say(format_args!("      cairn tail -f /log{cell}"));
+    say(format_args!("      cairn status{cell}"));
+    say("Ctrl-C or kill stops it.");
 }

@@ -5,6 +5,7 @@ use crate::commands::jobs::progress_text;
 use crate::commands::servers::find;
 use crate::output::{Output, size_text};
 use crate::session::Session;
+use crate::stderr::say;
 use cairn_client::{Cell, JobState, ServerDuty, ServerStatus};
 use clap::Args;
 use serde_json::json;
@@ -81,7 +82,7 @@ async fn wait(cell: &Cell, found: &ServerStatus, output: &Output) -> Result<(), 
             note => format!("{}: {note}", progress_text(job)),
         });
         if let Some(line) = line.filter(|line| *line != told) {
-            eprintln!("cairn: {line}");
+            say(format_args!("cairn: {line}"));
             told = line;
         }
         if job.is_some_and(|job| job.state == JobState::Done) {

@@ -14,7 +14,10 @@ pub(crate) struct ManArguments {
 }
 
 /// Writes the first page to stdout, or all of them into a directory.
-pub(crate) fn run(man: &ManArguments, mut commands: clap::Command) -> Result<(), CliError> {
+pub(crate) fn run(man: &ManArguments, commands: clap::Command) -> Result<(), CliError> {
+    // Building makes a `help` below each command that has commands, and one below that for each of
+    // them: a hundred pages that say nothing.
+    let mut commands = commands.disable_help_subcommand(true);
     // What stands everywhere is told to every command's page.
     commands.build();
     let Some(dir) = &man.dir else {

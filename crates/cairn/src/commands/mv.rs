@@ -2,9 +2,11 @@
 
 use crate::cli_error::{CliError, Doing, Tally};
 use crate::destination::{Destination, split_last};
+use crate::exit_codes::Exit;
 use crate::many_paths::sources;
 use crate::output::Output;
 use crate::session::{RemotePath, Session};
+use cairn_protocol::ErrorCode;
 use clap::Args;
 use serde_json::json;
 
@@ -52,7 +54,10 @@ async fn one(
         return Err(CliError::usage(format!("moving {from} to {to}"), why, advice));
     }
     let moved = from.cell.rename(&from.path, &to.path, mv.force).await;
-    moved.doing(|| format!("moving {from} to {to}"))?;
+    let is_taken = moved.as_ref().is_err_and(|error| error.code() == ErrorCode::AlreadyExists);
+    let moved = moved.doing(|| format!("moving {from} to {to}"));
+    let advice = "choose another name, or -f to replace a file";
+    moved.map_err(|it| if is_taken { it.advising(Exit::Exists, advice) } else { it })?;
     let value = json!({ "from": from.path.as_str(), "path": to.path.as_str() });
     output.done(mv.verbose, &value, || format!("{from} -> {to}"))
 }

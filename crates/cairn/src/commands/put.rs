@@ -30,12 +30,12 @@ pub(crate) struct PutArguments {
     /// Replace files that are there
     #[arg(short, long)]
     force: bool,
-    /// Make the directories above the destination
-    #[arg(short, long)]
-    parents: bool,
     /// Keep modes and times; for the superuser, owners and groups too
-    #[arg(long)]
+    #[arg(short, long)]
     preserve: bool,
+    /// Make the directories above the destination
+    #[arg(long)]
+    parents: bool,
     /// Say what was stored where
     #[arg(short, long)]
     verbose: bool,
@@ -105,7 +105,7 @@ pub(crate) async fn run(
         root: destination.place().clone(),
         options: UploadOptions { replace: put.force, partials: session.partials()?, create },
         progress: WorkProgress::new("put", (total > 0).then_some(total)),
-        storing: Storing::new(output, put.verbose, "put -p or "),
+        storing: Storing::new(output, put.verbose, "put --parents or "),
         preserve: put.preserve.then(|| session.options().identity.is_superuser()),
     });
     for to in &plan.stdin {

@@ -11,9 +11,10 @@ mod undelete;
 
 use cairn_master_core::LogSpace;
 use cairn_protocol::{
-    Create, ErrorCode, Failure, FindPrimary, List, MasterRole, Open, Response, Stat, Status,
+    Create, ErrorCode, Failure, FindPrimary, List, MasterRole, Open, Response, SetAttributes, Stat,
+    Status,
 };
-use cairn_types::CellPath;
+use cairn_types::{CellPath, NOBODY};
 use cell::{Cell, path};
 
 #[test]
@@ -97,6 +98,20 @@ fn setting_the_wall_clock_makes_the_master_forget_nothing() {
     let other = cell.create("/g");
     cell.ask(other).expect("creates");
     assert_eq!(cell.ask(create), first, "R4, R24");
+}
+
+#[test]
+fn nothing_is_given_to_nobody_whoever_asks_for_it() {
+    let mut cell = Cell::new();
+    let create = cell.create("/f");
+    cell.ask(create).expect("creates");
+    let mut given = |owner, group| {
+        let (mutation, path) = (cell.mutation(), path("/f"));
+        cell.code(SetAttributes { mutation, path, owner, group, ..SetAttributes::default() })
+    };
+    assert_eq!(given(Some(NOBODY), None), Some(ErrorCode::Invalid));
+    assert_eq!(given(Some(7), Some(NOBODY)), Some(ErrorCode::Invalid));
+    assert_ne!(given(Some(NOBODY - 1), Some(7)), Some(ErrorCode::Invalid));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::silent_servers::{SilentServers, is_answer};
 use crate::cli_error::{CliError, Doing};
 use crate::output::{size_text, span_text};
 use crate::progress::WorkProgress;
+use crate::stderr::say;
 use cairn_client::{Cell, Error};
 use cairn_protocol::{
     CheckReplica, ErrorCode, ListedChunk, ListedReplica, ReplicaFault, ReplicaReport, ServerState,
@@ -169,7 +170,7 @@ fn tell_estimate(stored: u64, rate: u64) {
     if left_ms >= TOLD_FROM_MS {
         let (stored, rate) = (size_text(stored, true), size_text(rate, true));
         let left = span_text(left_ms);
-        eprintln!("fsck: {stored} to verify at {rate} a second: about {left}");
+        say(format_args!("fsck: {stored} to verify at {rate} a second: about {left}"));
     }
 }
 

@@ -22,6 +22,7 @@ use crate::limit_arguments::MemorySize;
 use crate::many_paths::the_one;
 use crate::output::{Output, size_text};
 use crate::session::Session;
+use crate::stderr::say;
 use cairn_client::Cell;
 use cairn_types::{CellPath, ChunkHandle};
 use check::Checker;
@@ -148,10 +149,10 @@ async fn await_repair(checker: &Checker, tally: &mut Tally) -> Result<(), CliErr
             if now != mark {
                 (mark, since) = (now, Instant::now());
             } else if since.elapsed() > patience {
-                eprintln!("fsck: nothing gets on any more: cairn jobs and cairn explain say why");
+                say("fsck: nothing gets on any more: cairn jobs and cairn explain say why");
                 return Ok(());
             }
-            eprintln!("fsck: {} chunks wait to be repaired", tally.to_repair.len());
+            say(format_args!("fsck: {} chunks wait to be repaired", tally.to_repair.len()));
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

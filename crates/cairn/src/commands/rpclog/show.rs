@@ -35,7 +35,7 @@ pub(super) struct ShowArguments {
     #[arg(long, value_name = "NAME", value_parser = rpc_number)]
     rpc: Vec<u16>,
     /// Only what went from or to there: a server's id, an address or its beginning, or a role
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "WHO", value_parser = peer)]
     peer: Option<String>,
     /// Only what is about this chunk
     #[arg(long, value_name = "HANDLE", value_parser = handle)]
@@ -90,6 +90,19 @@ fn rpc_number(name: &str) -> Result<u16, String> {
         .ok_or_else(|| "no rpc has this name; docs/formats/wire.md lists them".to_owned())
 }
 
+/// Who can be on the other side: a role, an id, or an address of numbers as logs have it.
+fn peer(text: &str) -> Result<String, String> {
+    let is_role = (0..=u8::MAX).any(|role| role_name(role) == text);
+    let is_kept = |letter: char| letter.is_ascii_hexdigit() || ".:[]%".contains(letter);
+    let begins = text.starts_with(|first: char| first.is_ascii_digit() || first == '[');
+    match is_role || (begins && text.chars().all(is_kept)) {
+        true => Ok(text.to_owned()),
+        false => Err("write client, chunkserver or master, a server's id, or an address in \
+                      numbers or its beginning, such as 10.0.0.5:"
+            .to_owned()),
+    }
+}
+
 fn handle(text: &str) -> Result<ChunkHandle, String> {
     ChunkHandle::parse(text).ok_or_else(|| "not a chunk's handle, such as 3-1f".to_owned())
 }
@@ -100,6 +113,11 @@ pub(super) async fn run(
     session: &Session,
     output: &Output,
 ) -> Result<(), CliError> {
+    // What `--live` cannot stand beside, clap does not ask to have it beside.
+    if arguments.follow && arguments.live.is_none() {
+        let (why, advice) = ("files are shown to their end", "--live ADDRESS --follow goes on");
+        return Err(CliError::usage("reading the command line", why, advice));
+    }
     let mut shown = Shown { arguments, open: BTreeMap::new() };
     if let Some(address) = shown.arguments.live.clone() {
         let mut live = Live::of(&address, session)?;
@@ -345,7 +363,7 @@ fn rpc_row(rpc: &RpcEntry, nouns: &Nouns, messages: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Since, handle, rpc_number, since};
+    use super::{Since, handle, peer, rpc_number, since};
 
     #[test]
     fn a_time_is_one_that_is_past_or_one_of_the_calendar() {
@@ -362,5 +380,15 @@ mod tests {
         assert_eq!(rpc_number("read"), Ok(83));
         assert!(rpc_number("Reed").is_err());
         assert!(handle("x").is_err());
+    }
+
+    #[test]
+    fn a_peer_is_a_role_an_id_or_an_address_or_its_beginning() {
+        for good in ["client", "master", "56", "10.", "10.0.0.5:40112", "[fe80::1%2]:7400"] {
+            assert_eq!(peer(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "foo", "clients", "localhost:7400", ":7400", "1o"] {
+            assert!(peer(bad).is_err_and(|told| told.contains("10.0.0.5:")), "{bad}");
+        }
     }
 }

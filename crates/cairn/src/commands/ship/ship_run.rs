@@ -4,8 +4,9 @@ use super::log_directory::{LogDirectory, look, read_head};
 use super::open_source::{OpenSource, ShipTarget, SourceTurn, tell_truncated, unknown_start};
 use super::source_cursor::{FileKey, FileSeen, SourceStart};
 use super::source_table::{SourceNews, SourceTable};
-use crate::cli_error::{CliError, Doing, warn};
+use crate::cli_error::{CliError, Doing, one_line, warn};
 use crate::exit_codes::Exit;
+use crate::stderr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ const AGAIN_AFTER_MS: u64 = 1_000;
 
 /// Tells on stderr what is going on.
 pub(super) fn say(text: &str) {
-    eprintln!("cairn: {}", crate::cli_error::one_line(text));
+    stderr::say(format_args!("cairn: {}", one_line(text)));
 }
 
 /// What was shipped.
