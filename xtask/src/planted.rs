@@ -2,8 +2,8 @@
 //!
 //! Each rule of the protocol is broken on purpose, in runs of the simulator whose faults bring its
 //! loss to light; a checker must notice, in a run that passes with the rule unbroken. A rule's loss
-//! that nobody notices is a failure. Then some checkers are asked alone, each for what it is there
-//! for.
+//! that nobody notices is a failure, and so is a drill of the rule that does not show it. Then some
+//! checkers are asked alone, each for what it is there for.
 
 use crate::simulation::{describe, on_all_processors};
 use anyhow::{Result, bail};
@@ -31,16 +31,19 @@ pub(crate) fn break_each(some: &[&str]) -> Result<()> {
         println!("{} rules, each one's loss noticed", rules.len());
         Ok(())
     } else {
-        bail!("no checker notices the loss of {}", unnoticed.join(", "))
+        bail!("no checker, or not each drill, notices the loss of {}", unnoticed.join(", "))
     }
 }
 
-/// Prints what came of it; what was not noticed.
+/// Prints what came of it; what was not noticed, or not by each drill.
 fn told(before: &str, report: &PlantedReport) -> Option<String> {
     let rule = format!("{:?}{before}", report.rule);
     match &report.caught {
         Some((by, failure)) => println!("{rule} broken, {by}: {}", describe(failure)),
         None => println!("{rule} broken: NOT NOTICED in {} tries", report.tries),
     }
-    report.caught.is_none().then_some(rule)
+    for drill in &report.blind {
+        println!("{rule} broken: NOT SHOWN by its drill \"{drill}\"");
+    }
+    (report.caught.is_none() || !report.blind.is_empty()).then_some(rule)
 }

@@ -1,5 +1,5 @@
-//! A cell with three masters, each a process: made once, by a person; and it outlives the one that
-//! is in charge (A25).
+//! A cell with three masters, or five, each a process: made once, by a person; and it outlives the
+//! one that is in charge (A25).
 
 mod cell;
 
@@ -340,6 +340,26 @@ impl GroupCell {
         self.run(arguments.iter().chain(&["--cell", at]))
     }
 
+    /// Waits until a shadow can send whoever reads this file to its chunkservers.
+    fn await_reads_of(&self, at: usize, path: &str, wanted: &str) {
+        let at = self.masters[at].address();
+        await_until("the shadow to send readers to chunkservers", || {
+            let said = self.say(at, &["cat", "--read-only", "--deadline", "2", path]);
+            let by_it = said.stderr.contains(&format!("shadow master {at}"));
+            said.status.success() && said.text() == wanted && by_it
+        });
+    }
+
+    /// A change that no master takes, and the one line that says why.
+    fn refused(&self, arguments: &[&str]) {
+        let said = self.say(self.address(), &[arguments, &["--deadline", "6"]].concat());
+        assert!(!said.status.success(), "{arguments:?}: {}", said.text());
+        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        // The search says so, or one of those that are left, whichever was heard last.
+        let says_why = ["no primary master is found", "not in charge"];
+        assert!(says_why.iter().any(|why| said.stderr.contains(why)), "{}", said.stderr);
+    }
+
     /// What a shadow answers, which says that it is one.
     fn behind(&self, arguments: &[&str]) -> String {
         let said = self.say(self.address(), arguments);
@@ -364,15 +384,8 @@ fn with_the_majority_gone_what_was_stored_is_read_of_a_shadow_and_nothing_is_cha
     let (left, other) = ((primary + 1) % 3, (primary + 2) % 3);
     let at = cell.masters[left].address().to_owned();
     // A shadow answers who asks for one, beside a primary, once chunkservers have told it.
-    for path in ["/d/file", "/d/log"] {
-        await_until("the shadow to send readers to chunkservers", || {
-            let said = cell.say(&at, &["cat", "--read-only", "--deadline", "2", path]);
-            let wanted = if path == "/d/log" { "one line\n" } else { text.as_str() };
-            said.status.success()
-                && said.text() == wanted
-                && said.stderr.contains(&format!("shadow master {at}"))
-        });
-    }
+    cell.await_reads_of(left, "/d/file", &text);
+    cell.await_reads_of(left, "/d/log", "one line\n");
     // Who does not ask for one is sent to the primary.
     let said = cell.say(&at, &["cat", "/d/log"]);
     assert_eq!((said.text().as_str(), said.stderr.as_str()), ("one line\n", ""));
@@ -395,17 +408,63 @@ fn with_the_majority_gone_what_was_stored_is_read_of_a_shadow_and_nothing_is_cha
         let said = cell.say(cell.address(), &["cat", "--deadline", "4", "/d/file"]);
         said.status.success() && said.text() == text
     });
-    let refused = cell.say(cell.address(), &["mkdir", "/e", "--deadline", "6"]);
-    assert!(!refused.status.success() && refused.stderr.lines().count() == 1, "{}", refused.stderr);
-    // The search says so, or the one that is left, whichever was heard last.
-    let says_why = ["no primary master is found", "not in charge"];
-    assert!(says_why.iter().any(|why| refused.stderr.contains(why)), "{}", refused.stderr);
+    cell.refused(&["mkdir", "/e"]);
 
     cell.masters[other].restart().expect("starts");
     cell.ok(["mkdir", "/e"]);
     cell.ok(["append", "/d/log", &line]);
     let said = cell.say(cell.address(), &["cat", "/d/log"]);
     assert_eq!((said.text().as_str(), said.stderr.as_str()), ("one line\none line\n", ""));
+}
+
+#[test]
+fn a_cell_of_three_grows_to_five_and_outlives_two_of_them_and_is_read_without_a_third() {
+    let mut cell = GroupCell::with(MastersPlan::Growing(4), 3);
+    let at: Vec<String> = cell.masters.iter().map(|it| it.address().to_owned()).collect();
+    let members = cell.ok_at(&at[0], &["masters", "add", &at[1..3].join(",")]);
+    assert_eq!(members.matches("voter").count(), 3, "{members}");
+    let mut lines = String::from("line of three\n");
+    let line = cell.file("line", lines.as_bytes());
+    cell.ok(["append", "/log", &line]);
+    let members = cell.ok_at(&at[..3].join(","), &["masters", "add", &at[3..].join(",")]);
+    assert_eq!(members.matches("voter").count(), 5, "{members}");
+
+    // Two die one after the other, each of them in charge: three of five are a majority.
+    let mut left: Vec<usize> = (0..5).collect();
+    for round in 0..2 {
+        let dead = cell.primary();
+        cell.masters[dead].kill();
+        left.retain(|it| *it != dead);
+        let killed = Instant::now();
+        cell.ok(["mkdir", &format!("/made-{round}")]);
+        println!("creates go on {} ms after the kill", killed.elapsed().as_millis());
+        let more = format!("line of {}\n", left.len());
+        cell.ok(["append", "/log", &cell.file("more", more.as_bytes())]);
+        lines += &more;
+        assert_eq!(cell.ok(["cat", "/log"]), lines);
+    }
+
+    // Without a third one nothing is changed, and each of the two that are left is read.
+    let third = cell.primary();
+    let shadows: Vec<usize> = left.iter().copied().filter(|it| *it != third).collect();
+    shadows.iter().for_each(|shadow| cell.await_reads_of(*shadow, "/log", &lines));
+    cell.masters[third].kill();
+    let names = cell.behind(&["ls", "/"]);
+    assert!(["log", "made-0", "made-1"].iter().all(|name| names.contains(name)), "{names}");
+    assert_eq!(cell.behind(&["cat", "/log"]), lines);
+    cell.refused(&["mkdir", "/made-by-two"]);
+    cell.refused(&["append", "/log", &line]);
+    assert_eq!(cell.behind(&["cat", "/log"]), lines, "as it was");
+
+    // With any third one it goes on: this one lacks what was done since it died.
+    let first_dead = (0..5).find(|it| !left.contains(it)).expect("two are dead");
+    cell.masters[first_dead].restart().expect("starts");
+    cell.ok(["mkdir", "/made-2"]);
+    cell.ok(["append", "/log", &line]);
+    assert_eq!(cell.ok(["cat", "/log"]), lines + "line of three\n");
+    let names = cell.ok(["ls", "/"]);
+    assert!(["made-0", "made-1", "made-2"].iter().all(|name| names.contains(name)), "{names}");
+    assert!(!names.contains("made-by-two"), "it was refused: {names}");
 }
 
 impl GroupCell {

@@ -430,7 +430,7 @@ impl SimWorld {
         payload: Payload,
     ) {
         let Some((from, request)) = self.served.remove(&to) else {
-            panic!("a request is answered once, and by its own listener");
+            panic!("a request is answered once, and by its own listener: {to:?} by {answer:?}");
         };
         if let Some(watch) = &self.watch {
             let seen = SeenRequest { at: self.time.now, from, to: node, request: &request };

@@ -150,3 +150,152 @@ impl CheckpointFetch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{CheckpointFetch, FetchStep};
+    use crate::master_disk::PIECE_SIZE;
+    use bytes::Bytes;
+    use cairn_consensus::CheckpointOffer;
+    use cairn_env::{Answer, DiskError, EffectId};
+    use cairn_format::CheckpointRoot;
+    use cairn_master_core::{LogDone, LogJob};
+    use cairn_protocol::{
+        ErrorCode, Failure, FetchCheckpoint, FetchCheckpointAnswer, OfferedCheckpoint, Response,
+    };
+    use cairn_types::{LogIndex, ServerId, crc32c};
+
+    const PIECE: u64 = PIECE_SIZE as u64;
+    /// Of a page file: two pieces, and a bit.
+    const PAGES: u64 = 2 * PIECE + 5;
+
+    fn offer(from: u64, index: u64) -> CheckpointOffer {
+        let checkpoint =
+            OfferedCheckpoint { index: LogIndex::new(index), ..OfferedCheckpoint::default() };
+        CheckpointOffer { from: ServerId::new(from), checkpoint }
+    }
+
+    fn root(index: u64, (page_file, page_file_size): (u64, u64)) -> Answer {
+        let index = LogIndex::new(index);
+        let root = CheckpointRoot { index, page_file, page_file_size, ..CheckpointRoot::default() };
+        let answer = FetchCheckpointAnswer { root: root.encode().into(), checksum: crc32c(&[]) };
+        Answer { response: Response::FetchCheckpoint(answer), payload: Bytes::new() }
+    }
+
+    fn piece(size: u64) -> Answer {
+        let payload = Bytes::from(vec![7; usize::try_from(size).expect("small")]);
+        let answer = FetchCheckpointAnswer { root: Bytes::new(), checksum: crc32c(&payload) };
+        Answer { response: Response::FetchCheckpoint(answer), payload }
+    }
+
+    /// Where it asks for pages, and for how many; nothing of both: for the root.
+    fn asked_for(step: &FetchStep) -> (u64, u64) {
+        match step {
+            FetchStep::Ask(_, FetchCheckpoint { offset, size, .. }) => (*offset, *size),
+            other => panic!("it asks for nothing: {other:?}"),
+        }
+    }
+
+    /// What it asked is answered.
+    fn answered(fetch: &mut CheckpointFetch, answer: Answer) -> FetchStep {
+        fetch.asked(EffectId(1));
+        assert!(fetch.is_answer(EffectId(1)), "it waits for this");
+        fetch.on_answer(Ok(answer))
+    }
+
+    /// Whom it asked does not answer.
+    fn unanswered(fetch: &mut CheckpointFetch) {
+        fetch.asked(EffectId(1));
+        assert!(fetch.is_answer(EffectId(1)), "it waits for this");
+        let gone = Failure::not_done(ErrorCode::Unreachable, "gone");
+        assert!(matches!(fetch.on_answer(Err(gone)), FetchStep::Rest));
+    }
+
+    /// A piece comes, and is kept at this offset.
+    fn kept(fetch: &mut CheckpointFetch, size: u64, at: u64) -> FetchStep {
+        match answered(fetch, piece(size)) {
+            FetchStep::Disk(LogJob::KeepPiece { offset, .. }) => assert_eq!(offset, at),
+            other => panic!("it is not kept: {other:?}"),
+        }
+        fetch.told_disk(EffectId(2));
+        assert!(fetch.is_done(EffectId(2)), "it waits for this");
+        fetch.on_disk(Ok(LogDone::Kept))
+    }
+
+    /// One piece of member 1's page file 4 has come, and then nobody answers.
+    fn cut_short() -> CheckpointFetch {
+        let mut fetch = CheckpointFetch::default();
+        assert_eq!(asked_for(&fetch.offer(offer(1, 10))), (0, 0));
+        assert_eq!(asked_for(&answered(&mut fetch, root(10, (4, PAGES)))), (0, PIECE));
+        assert_eq!(asked_for(&kept(&mut fetch, PIECE, 0)), (PIECE, PIECE));
+        unanswered(&mut fetch);
+        fetch
+    }
+
+    /// Where it goes on, by an offer of this and what its root says.
+    fn goes_on_at(fetch: &mut CheckpointFetch, offered: (u64, u64), pages: (u64, u64)) -> u64 {
+        let (from, index) = offered;
+        assert_eq!(asked_for(&fetch.offer(offer(from, index))), (0, 0), "its root first");
+        asked_for(&answered(fetch, root(index, pages))).0
+    }
+
+    #[test]
+    fn the_same_page_file_offered_again_goes_on_with_what_has_come() {
+        let mut fetch = cut_short();
+        assert_eq!(goes_on_at(&mut fetch, (1, 10), (4, PAGES)), PIECE);
+        // Cut short before anything more has come, and there is a later checkpoint in it by now.
+        unanswered(&mut fetch);
+        assert_eq!(goes_on_at(&mut fetch, (1, 12), (4, PAGES + PIECE)), PIECE);
+        assert_eq!(asked_for(&kept(&mut fetch, PIECE, PIECE)), (2 * PIECE, PIECE));
+        assert_eq!(asked_for(&kept(&mut fetch, PIECE, 2 * PIECE)), (3 * PIECE, 5));
+        match kept(&mut fetch, 5, 3 * PIECE) {
+            FetchStep::Disk(LogJob::TakeOver(root)) => {
+                let root = CheckpointRoot::decode(&root).expect("whole");
+                assert_eq!(root.index, LogIndex::new(12), "the last one offered");
+            }
+            other => panic!("all has come: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn pages_of_another_file_or_another_member_begin_anew() {
+        assert_eq!(goes_on_at(&mut cut_short(), (1, 10), (5, PAGES)), 0, "another file");
+        assert_eq!(goes_on_at(&mut cut_short(), (2, 10), (4, PAGES)), 0, "another member");
+        assert_eq!(goes_on_at(&mut cut_short(), (1, 10), (4, PIECE - 1)), 0, "less than has come");
+        // What came of the first is gone by then.
+        let mut fetch = cut_short();
+        goes_on_at(&mut fetch, (2, 10), (4, PAGES));
+        unanswered(&mut fetch);
+        assert_eq!(goes_on_at(&mut fetch, (1, 10), (4, PAGES)), 0);
+    }
+
+    #[test]
+    fn a_piece_that_came_damaged_or_did_not_get_to_the_disk_is_asked_for_again() {
+        let mut fetch = cut_short();
+        goes_on_at(&mut fetch, (1, 10), (4, PAGES));
+        let mut damaged = piece(PIECE);
+        damaged.payload = Bytes::from(vec![8; PIECE_SIZE]);
+        for wrong in [damaged, piece(0), piece(PAGES)] {
+            assert!(matches!(answered(&mut fetch, wrong), FetchStep::Rest));
+            assert_eq!(goes_on_at(&mut fetch, (1, 10), (4, PAGES)), PIECE);
+        }
+        // What is on the disk is not known any more.
+        let step = answered(&mut fetch, piece(PIECE));
+        assert!(matches!(step, FetchStep::Disk(LogJob::KeepPiece { .. })));
+        fetch.told_disk(EffectId(2));
+        assert!(fetch.is_done(EffectId(2)));
+        assert!(matches!(fetch.on_disk(Err(DiskError::NoSpace)), FetchStep::Rest));
+        assert_eq!(goes_on_at(&mut fetch, (1, 10), (4, PAGES)), 0);
+    }
+
+    #[test]
+    fn one_checkpoint_is_fetched_at_a_time() {
+        let mut fetch = CheckpointFetch::default();
+        assert_eq!(asked_for(&fetch.offer(offer(1, 10))), (0, 0));
+        fetch.asked(EffectId(1));
+        assert!(matches!(fetch.offer(offer(2, 11)), FetchStep::Rest));
+        assert!(fetch.is_answer(EffectId(1)));
+        let of_another = fetch.on_answer(Ok(root(11, (4, PAGES))));
+        assert!(matches!(of_another, FetchStep::Rest), "it was not offered");
+    }
+}

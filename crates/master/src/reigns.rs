@@ -17,12 +17,20 @@ pub(crate) struct Reigns {
     begins_history: bool,
     /// The last effect that a core of this process numbered (RG1).
     last_effect: EffectId,
+    /// Somebody looks for changes of state.
+    tells_debug: bool,
 }
 
 impl Reigns {
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(seed);
-        Self { random, begins_history: false, last_effect: EffectId::default() }
+        let last_effect = EffectId::default();
+        Self { random, begins_history: false, last_effect, tells_debug: false }
+    }
+
+    /// Changes of state are told in the terms to come.
+    pub(crate) fn tell_debug(&mut self) {
+        self.tells_debug = true;
     }
 
     /// The first term begins a history: a person says so (R3).
@@ -35,6 +43,9 @@ impl Reigns {
         let mut core = MasterCore::new(state, term, self.random.next_u64());
         if std::mem::take(&mut self.begins_history) {
             core.begin_history();
+        }
+        if self.tells_debug {
+            core.tell_debug();
         }
         Primary::new(core, self.last_effect)
     }

@@ -9,10 +9,12 @@ fn main() {
     let wanted = words.iter().find(|word| *word != "trace");
     for drill in drills() {
         let rule = drill.rule.map(|rule| format!("{rule:?}"));
-        let of = rule.as_deref().or(drill.finding).unwrap_or("bug");
-        if wanted.is_some_and(|wanted| of != wanted && !drill.name.contains(wanted.as_str())) {
+        let of: Vec<&str> = rule.as_deref().into_iter().chain(drill.finding).collect();
+        let is_it = |word: &str| of.contains(&word) || drill.name.contains(word);
+        if wanted.is_some_and(|wanted| !is_it(wanted)) {
             continue;
         }
+        let of = if of.is_empty() { "bug".to_owned() } else { of.join(", ") };
         println!("{of}: {}", drill.name);
         match run_drill(&drill, None, trace).failure {
             Some(it) => println!("  {} at {:.3}s: {}", it.checker, it.at.seconds(), it.message),

@@ -24,6 +24,7 @@ fn main() {
             ),
             None => println!("{name}: NOT SEEN in {} tries", report.tries),
         }
+        report.blind.iter().for_each(|drill| println!("{name}: NOT SHOWN by {drill}"));
     }
 }
 

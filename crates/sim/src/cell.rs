@@ -12,7 +12,7 @@ use cairn_env_sim::{
 };
 use cairn_master::{Master, MasterConfig, PageFileLimits, WaitingMember, make_member};
 use cairn_protocol::Role;
-use cairn_store::{OperationLog, read_identity};
+use cairn_store::{OperationLog, RecoveredLog, read_identity};
 use cairn_types::{
     Address, CellConfig, CellId, Identity, LogIndex, Member, MemberStanding, Members, Rack,
     ServerId,
@@ -139,6 +139,13 @@ fn put_clocks_at_bounds(world: &mut SimWorld, nodes: &CellNodes) {
     }
 }
 
+/// The log on a master's disk, told by one like it that never fails a read.
+fn log_on(disk: &SimDisk) -> Option<RecoveredLog> {
+    let like = SimDisk::new("a look", DISK_CAPACITY);
+    like.restore(&disk.image());
+    OperationLog::read(like.session().as_ref(), CELL, LogIndex::default()).ok()
+}
+
 fn add_master(
     world: &mut SimWorld,
     (at, count): (usize, usize),
@@ -176,8 +183,9 @@ fn add_master(
                 recover_past: observer.borrow().recover_past,
             };
             let opened = Master::open(disk.clone(), config);
-            let doubted = opened.is_ok() && observer.borrow().doubts_log(boot.node);
-            if doubted && let Ok(log) = OperationLog::read(disk.as_ref(), CELL, LogIndex::default())
+            if opened.is_ok()
+                && observer.borrow().doubts_log(boot.node)
+                && let Some(log) = log_on(&boot.disks[0])
             {
                 observer.borrow_mut().found_in_log(boot.node, log);
             }

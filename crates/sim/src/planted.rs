@@ -1,8 +1,10 @@
 //! The checkers are checked: each rule of protocol.md, broken on purpose, must be seen.
 //!
-//! For each rule its drills, and the faults under which its loss shows soonest: drills first, then
-//! seeds, until a checker complains. What no checker has seen within them is told as such. Where a
-//! drill sees a loss before a checker of whole runs can, an [`Exposure`] asks that checker alone.
+//! For each rule its drills, and the faults under which its loss shows soonest: drills first, each
+//! of which has to show it unless it says otherwise, and where none does, seeds until a checker
+//! complains. What no checker has seen within them is told as such, and which drill shows nothing.
+//! Where a drill sees a loss before a checker of whole runs can, an [`Exposure`] asks that checker
+//! alone.
 
 use crate::drills::{Drill, drills, run_drill};
 use crate::fault_mix::{FaultKind, FaultMix};
@@ -22,8 +24,10 @@ pub struct PlantedReport {
     pub rule: Rule,
     /// Drills and seeds tried.
     pub tries: u64,
-    /// What showed it and the checker's complaint; none: not seen.
+    /// What showed it first and the checker's complaint; none: not seen.
     pub caught: Option<(String, CheckFailure)>,
+    /// Drills of the rule that do not show it.
+    pub blind: Vec<&'static str>,
 }
 
 /// The faults under which the loss of a rule shows.
@@ -61,6 +65,10 @@ fn faults_for(rule: Rule) -> FaultMix {
 fn run_for(rule: Rule, seed: u64) -> RunConfig {
     match rule {
         Rule::R21 | Rule::A26 => cut_masters(seed),
+        // Of masters that end: every other run has a group of them.
+        Rule::R1 | Rule::R2 | Rule::R22 | Rule::R23 | Rule::R24 if seed % 2 == 1 => {
+            group_that_ends(rule, seed)
+        }
         Rule::PE1 | Rule::PE2 => shared_by_people(seed),
         Rule::R38
         | Rule::R39
@@ -91,6 +99,11 @@ fn cut_masters(seed: u64) -> RunConfig {
         snapshots: false,
         ..RunConfig::of(seed)
     }
+}
+
+/// Three masters, of whom one ends now and then.
+fn group_that_ends(rule: Rule, seed: u64) -> RunConfig {
+    RunConfig { masters: 3, seconds: 30, faults: faults_for(rule), ..RunConfig::of(seed) }
 }
 
 /// People of different names, and masters that end.
@@ -125,13 +138,24 @@ pub struct Exposure {
     run: fn(u64) -> RunConfig,
 }
 
-/// What whole runs have to bring to light by themselves: a shadow that lies about how far behind it
-/// is; what lacks replicas and gets none, garbage that stays, a job that stands still, and a master
-/// that tells otherwise than it is; and permissions that are not heeded.
+/// What whole runs have to bring to light by themselves: what a group of masters answers before it
+/// is kept, or does twice as charge passes on; a shadow that lies about how far behind it is; what
+/// lacks replicas and gets none, garbage that stays, a job that stands still, and a master that
+/// tells otherwise than it is; and permissions that are not heeded.
 #[must_use]
-pub fn exposures() -> [Exposure; 6] {
+pub fn exposures() -> [Exposure; 8] {
     let (heals, permissions) = ("it_heals", "permissions_hold");
     [
+        Exposure {
+            rule: Rule::R23,
+            checker: "replay_is_state",
+            run: |seed| group_that_ends(Rule::R23, seed),
+        },
+        Exposure {
+            rule: Rule::R24,
+            checker: "linearizable_names",
+            run: |seed| group_that_ends(Rule::R24, seed),
+        },
         Exposure { rule: Rule::A26, checker: "shadow_is_prefix", run: cut_masters },
         Exposure { rule: Rule::H1, checker: heals, run: doubting },
         Exposure { rule: Rule::H3, checker: heals, run: |seed| healing(seed, 4) },
@@ -149,26 +173,30 @@ pub fn exposed(exposure: &Exposure) -> PlantedReport {
         let failure = shown_by(rule, (exposure.run)(seed))?;
         (failure.checker == exposure.checker).then(|| (format!("seed {seed}"), failure))
     });
-    PlantedReport { rule, tries: EXPOSURE_SEEDS_MAX, caught: seen }
+    PlantedReport { rule, tries: EXPOSURE_SEEDS_MAX, caught: seen, blind: Vec::new() }
 }
 
-/// Breaks a rule and looks for a checker that sees it.
+/// Breaks a rule, and looks whether each of its drills shows that, or for a run in which a checker
+/// sees it.
 #[must_use]
 pub fn planted(rule: Rule) -> PlantedReport {
-    let mut tries = 0;
+    let mut report = PlantedReport { rule, tries: 0, caught: None, blind: Vec::new() };
     for drill in drills().iter().filter(|drill| drill.rule == Some(rule)) {
-        tries += 1;
-        if let Some(failure) = shown_by_drill(drill) {
-            return PlantedReport { rule, tries, caught: Some((drill.name.to_owned(), failure)) };
+        report.tries += 1;
+        match shown_by_drill(drill) {
+            Some(failure) => drop(report.caught.get_or_insert((drill.name.to_owned(), failure))),
+            None if drill.shows_plant => report.blind.push(drill.name),
+            None => {}
         }
     }
     for seed in 0..SEEDS_MAX {
-        tries += 1;
-        if let Some(failure) = shown_by(rule, run_for(rule, seed)) {
-            return PlantedReport { rule, tries, caught: Some((format!("seed {seed}"), failure)) };
+        if report.caught.is_some() {
+            break;
         }
+        report.tries += 1;
+        report.caught = shown_by(rule, run_for(rule, seed)).map(|it| (format!("seed {seed}"), it));
     }
-    PlantedReport { rule, tries, caught: None }
+    report
 }
 
 // Whatever complains of the whole cell as well says nothing about the planted bug.

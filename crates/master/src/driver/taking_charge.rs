@@ -2,8 +2,9 @@
 
 use crate::driver::Master;
 use crate::role::Role;
-use cairn_env::Now;
+use cairn_env::{Caller, Effect, Event, Now};
 use cairn_master_core::MasterEffect;
+use cairn_protocol::Request;
 use cairn_types::Term;
 
 impl Master {
@@ -39,7 +40,31 @@ impl Master {
         let refusal = self.group.not_in_charge();
         // What its core wished last and nobody did is of a term that is over.
         wishes.retain(|wish| matches!(wish, MasterEffect::Env(_)));
+        // What it answered in this very turn is an answer, and the only one.
+        for wish in &*wishes {
+            if let MasterEffect::Env(Effect::Reply { to, .. }) = wish {
+                self.role.primary().answered(*to);
+            }
+        }
         self.reigns.end(self.role.step_down(&refusal, wishes));
         wishes.extend(self.group.role_event("not in charge any more").map(MasterEffect::Env));
+    }
+
+    /// R23 broken: who is elected answers look-ups at once, by what it happens to have applied.
+    /// False where it is not elected.
+    pub(super) fn answer_unapplied(
+        &mut self,
+        now: Now,
+        (from, request): (Caller, Request),
+        wishes: &mut Vec<MasterEffect>,
+    ) -> bool {
+        let Some((term, _)) = self.group.consensus().leads() else { return false };
+        let mut early = self.reigns.primary(self.role.state().clone(), term);
+        early.core_mut().know_callers(self.group.callers().clone());
+        let mut said = Vec::new();
+        early.step(now, Event::Request { from, request }, &mut said);
+        let is_answer = |it: &MasterEffect| matches!(it, MasterEffect::Env(Effect::Reply { .. }));
+        wishes.extend(said.into_iter().filter(is_answer));
+        true
     }
 }

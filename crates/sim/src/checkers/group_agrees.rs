@@ -215,8 +215,14 @@ impl GroupAgrees {
                     node.0, self.committed
                 ));
             }
-            if self.log.get(&index) != Some(&bytes) {
-                return Err(format!("master {} has applied another record {index}", node.0));
+            let committed = self.log.get(&index);
+            if committed != Some(&bytes) {
+                let (by, applied) = (node.0, StoredRecord::decode(&bytes));
+                let committed = committed.map(|bytes| StoredRecord::decode(bytes));
+                return Err(format!(
+                    "master {by} has applied another record {index}: {applied:?}; committed is \
+                     {committed:?}"
+                ));
             }
         }
         Ok(())

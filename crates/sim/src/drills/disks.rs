@@ -40,7 +40,8 @@ pub(super) const DRILLS: &[Drill] = &[
         "disks that cannot be read for a while cost no replica",
         3,
         disks_that_cannot_be_read_for_a_while_cost_no_replica,
-    ),
+    )
+    .past_its_plant(),
     Drill::of_rule(
         Rule::SL2,
         "what rotted is bad however often it is looked at",
@@ -58,7 +59,8 @@ pub(super) const DRILLS: &[Drill] = &[
         "what rots where every server has a replica makes room for a good one",
         3,
         what_rots_where_every_server_has_a_replica_makes_room_for_a_good_one,
-    ),
+    )
+    .past_its_plant(),
     Drill::of_rule(
         Rule::R31,
         "bytes that a network damages cost no replica",

@@ -18,6 +18,8 @@ pub struct Drill {
     pub rule: Option<Rule>,
     /// The finding of a review or a chaos test that it repeats (issue 15).
     pub finding: Option<&'static str>,
+    /// Whether it complains of the bug that is planted for its rule.
+    pub shows_plant: bool,
     /// The interleaving, in a line.
     pub name: &'static str,
     servers: usize,
@@ -38,14 +40,14 @@ impl Drill {
     ) -> Self {
         let (finding, masters) = (None, 1);
         let (rule, config) = (Some(rule), CellConfig::tiny as fn() -> CellConfig);
-        Self { rule, finding, name, servers, masters, spares: 0, config, run }
+        Self { rule, finding, shows_plant: true, name, servers, masters, spares: 0, config, run }
     }
 
     /// Failed in a whole cell once, for a bug now mended.
     pub(super) const fn of_bug(name: &'static str, servers: usize, run: DrillSteps) -> Self {
         let (rule, finding, masters) = (None, None, 1);
         let config = CellConfig::tiny;
-        Self { rule, finding, name, servers, masters, spares: 0, config, run }
+        Self { rule, finding, shows_plant: true, name, servers, masters, spares: 0, config, run }
     }
 
     /// Repeats a finding.
@@ -57,7 +59,17 @@ impl Drill {
     ) -> Self {
         let (rule, finding, masters) = (None, Some(finding), 1);
         let config = CellConfig::tiny;
-        Self { rule, finding, name, servers, masters, spares: 0, config, run }
+        Self { rule, finding, shows_plant: true, name, servers, masters, spares: 0, config, run }
+    }
+
+    /// Shows the loss of a rule, too.
+    pub(super) const fn that_shows(self, rule: Rule) -> Self {
+        Self { rule: Some(rule), ..self }
+    }
+
+    /// It does not complain of the bug that is planted for its rule: it tells of another.
+    pub(super) const fn past_its_plant(self) -> Self {
+        Self { shows_plant: false, ..self }
     }
 
     /// In a cell with three masters.

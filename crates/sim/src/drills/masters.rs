@@ -1,14 +1,13 @@
-//! Drills of the master's rules: terms (R2), servers (R5), times (R6), deletions (R20), leadership
-//! (R21), leases of an earlier term (R22), old images (R29).
+//! Drills of the master's rules: terms (R2), servers (R5), times (R6), deletions (R20), leases of
+//! an earlier term (R22), old images (R29).
 
 use super::drill::Drill;
 use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::path;
 use crate::operations::{ClientOp, OpOutput};
-use crate::prober::send;
 use bytes::Bytes;
-use cairn_protocol::{Request, Stat};
+use cairn_protocol::Request;
 use cairn_types::planted::Rule;
 use cairn_types::{ChunkHandle, Content, EntryId};
 use std::time::Duration;
@@ -67,14 +66,8 @@ pub(super) const DRILLS: &[Drill] = &[
         "a file is deleted, and a writer asks for a lease after it",
         3,
         lease_on_a_deleted_file,
-    ),
-    Drill::of_rule(
-        Rule::R21,
-        "a master that stood still is asked what another has changed meanwhile",
-        3,
-        look_up_at_a_former_primary,
     )
-    .with_a_group(),
+    .past_its_plant(),
     Drill::of_rule(
         Rule::R22,
         "a restarted master is asked for a lease while the former holder stands still",
@@ -89,7 +82,10 @@ const PAST_THE_LEASE: Duration = Duration::from_millis(3_000);
 const WITHIN_THE_LEASE: Duration = Duration::from_millis(1_500);
 
 /// A file with one chunk that has three replicas and a lease.
-fn leased_file(script: &mut DrillScript, name: &str) -> Result<(EntryId, ChunkHandle), String> {
+pub(super) fn leased_file(
+    script: &mut DrillScript,
+    name: &str,
+) -> Result<(EntryId, ChunkHandle), String> {
     let file = script.create(name, Content::Bytes)?;
     script.write(0, file, 0, b"first")?;
     let handle = script.chunk(file, 0)?;
@@ -198,12 +194,12 @@ fn read_again_and_again(script: &mut DrillScript, file: EntryId) -> Verdict {
     Ok(())
 }
 
-/// Lets client 1 write, and stops the primary when every replica has applied it, but the primary
-/// does not know that yet.
-fn stop_primary_before_it_acknowledges(
+/// Lets client 1 write "second" behind "first", and stops the primary for so long when every
+/// replica has applied it, but the primary does not know that yet.
+pub(super) fn stop_primary_before_it_acknowledges(
     script: &mut DrillScript,
-    file: EntryId,
-    handle: ChunkHandle,
+    (file, handle): (EntryId, ChunkHandle),
+    span: Duration,
 ) -> Verdict {
     let primary = script.primary(handle)?;
     let pushes = |script: &DrillScript, holders: usize| {
@@ -214,7 +210,7 @@ fn stop_primary_before_it_acknowledges(
     let before = pushes(script, 3);
     script.ask(1, write(file, 5, b"second"));
     script.until("all replicas applied the write", |script| pushes(script, 3) > before)?;
-    script.pause(primary, WITHIN_THE_LEASE);
+    script.pause(primary, span);
     Ok(())
 }
 
@@ -225,7 +221,7 @@ fn primary_silent_within_its_lease(script: &mut DrillScript) -> Verdict {
     let (file, handle) = leased_file(script, "/f")?;
     script.pass(Duration::from_secs(3));
     script.write(0, file, 0, b"first")?;
-    stop_primary_before_it_acknowledges(script, file, handle)?;
+    stop_primary_before_it_acknowledges(script, (file, handle), WITHIN_THE_LEASE)?;
     script.pass(Duration::from_millis(1_200));
     script.write(2, file, 0, b"third")?;
     script.pass(PAST_THE_LEASE);
@@ -239,7 +235,7 @@ fn primary_silent_within_its_lease(script: &mut DrillScript) -> Verdict {
 /// The two other replicas join it, another client wants to write, and nobody tells of the lease.
 fn former_holder_still_acknowledges(script: &mut DrillScript) -> Verdict {
     let (file, handle) = leased_file(script, "/f")?;
-    stop_primary_before_it_acknowledges(script, file, handle)?;
+    stop_primary_before_it_acknowledges(script, (file, handle), WITHIN_THE_LEASE)?;
     let master = script.nodes().master;
     script.kill(master);
     script.restart(master)?;
@@ -307,27 +303,4 @@ fn lease_on_a_deleted_file(script: &mut DrillScript) -> Verdict {
     script.refused(1, write(file, 0, b"after")).map(drop)?;
     let bytes = Bytes::from_static(b"after");
     script.refused(1, ClientOp::Append { file, bytes, sync: false }).map(drop)
-}
-
-/// The master in charge stands still. Meanwhile another one takes over, and a file is deleted. What
-/// the first one is asked in that time it answers when it goes on, before it knows of the other.
-fn look_up_at_a_former_primary(script: &mut DrillScript) -> Verdict {
-    script.create("/f", Content::Bytes)?;
-    let former = script.master_in_charge()?;
-    script.pause(former, PAST_THE_LEASE);
-    script.pass(Duration::from_millis(200));
-    let prober = script.prober;
-    let to = script.address(former);
-    let stat = Stat { path: path("/f") };
-    let asked = send(&mut script.sim, prober, to, (stat.into(), Bytes::new()));
-    let deleted = script.done(1, ClientOp::Delete { path: path("/f"), recursive: false })?;
-    if asked.borrow().is_some() {
-        return Err(format!("it does not stand still: {deleted:?}"));
-    }
-    let answer = asked.clone();
-    script.until("the former one answers", move |_| answer.borrow().is_some())?;
-    match asked.take().expect("waited for") {
-        Err(_) => Ok(()),
-        Ok(answer) => Err(format!("deleted, and yet it is there: {:?}", answer.response)),
-    }
 }

@@ -24,6 +24,7 @@ mod repair;
 mod script;
 mod snapshots;
 mod streams;
+mod taking_charge;
 
 pub use drill::{Drill, run_drill};
 
@@ -32,9 +33,9 @@ pub use drill::{Drill, run_drill};
 pub fn drills() -> Vec<Drill> {
     let of_rules =
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
-    let of_rules = [&of_rules.concat()[..], group_founding::DRILLS, lies::DRILLS];
+    let of_rules = [&of_rules.concat()[..], group_founding::DRILLS, taking_charge::DRILLS];
     let of_names = [deletion::DRILLS, policies::DRILLS, quotas::DRILLS, snapshots::DRILLS].concat();
-    let of_names = [of_names, permissions::DRILLS.to_vec()].concat();
+    let of_names = [of_names, permissions::DRILLS.to_vec(), lies::DRILLS.to_vec()].concat();
     let of_heals = [repair::DRILLS, moves::DRILLS, streams::DRILLS].concat();
     [of_rules.concat(), of_names, of_heals, findings::drills()].concat()
 }

@@ -75,7 +75,7 @@ fn delete(name: &str) -> ClientOp {
     ClientOp::Delete { path: path(name), recursive: false }
 }
 
-fn stat(name: &str) -> ClientOp {
+pub(super) fn stat(name: &str) -> ClientOp {
     ClientOp::Stat { path: path(name) }
 }
 
@@ -96,7 +96,7 @@ fn found(script: &mut DrillScript, name: &str) -> Option<EntryId> {
 }
 
 /// Waits until another client sees that a name is there, or is not.
-fn until_seen(script: &mut DrillScript, name: &str, there: bool) -> Verdict {
+pub(super) fn until_seen(script: &mut DrillScript, name: &str, there: bool) -> Verdict {
     for _ in 0..100 {
         if found(script, name).is_some() == there {
             return Ok(());
@@ -107,14 +107,14 @@ fn until_seen(script: &mut DrillScript, name: &str, there: bool) -> Verdict {
 }
 
 /// Another client makes `/f` anew.
-fn make_anew(script: &mut DrillScript) -> Result<EntryId, String> {
+pub(super) fn make_anew(script: &mut DrillScript) -> Result<EntryId, String> {
     match script.done(2, create("/f"))? {
         OpOutput::Entry(entry) => Ok(entry.id),
         other => Err(format!("/f made anew: {other:?}")),
     }
 }
 
-fn still_there(script: &mut DrillScript, anew: EntryId) -> Verdict {
+pub(super) fn still_there(script: &mut DrillScript, anew: EntryId) -> Verdict {
     match found(script, "/f") {
         Some(id) if id == anew => Ok(()),
         other => Err(format!("/f was made anew and nobody deleted it since, yet it is {other:?}")),

@@ -22,7 +22,8 @@ pub(super) const DRILLS: &[Drill] = &[
         "a creation comes while the way to it is being closed",
         3,
         creation_while_the_way_is_closed,
-    ),
+    )
+    .past_its_plant(),
     Drill::of_rule(
         Rule::PE2,
         "somebody takes away, and moves over, what others have in a sticky directory",

@@ -34,6 +34,8 @@ pub fn pinned() -> Vec<Scenario> {
             "a master that started anew before it was told of its group could not come in again",
         ),
     ];
+    let of_groups_with_people =
+        [(19, "a master refused whom it had answered in the turn in which it lost charge")];
     let healing = [
         (10, "a copy of a server's disk was leased a chunk while the server's own lease ran"),
         (88, "a balance that was ordered while the last one's end was logged had no end"),
@@ -49,6 +51,8 @@ pub fn pinned() -> Vec<Scenario> {
         let config = RunConfig { people: false, ..RunConfig::hard(seed).with_group() };
         Scenario { name, config }
     };
+    let group_with_people =
+        |(seed, name)| Scenario { name, config: RunConfig::hard(seed).with_group() };
     let heals = |(seed, name)| {
         let config = RunConfig { people: false, ..RunConfig::healing(seed) };
         Scenario { name, config }
@@ -57,7 +61,9 @@ pub fn pinned() -> Vec<Scenario> {
         let config = RunConfig { people: false, ..RunConfig::hard(seed).with_streams() };
         Scenario { name, config }
     };
-    let others = of_groups.map(group).into_iter().chain(healing.map(heals));
+    let groups = of_groups.map(group).into_iter();
+    let groups = groups.chain(of_groups_with_people.map(group_with_people));
+    let others = groups.chain(healing.map(heals));
     alone.into_iter().chain(others).chain(of_streams.map(stream)).collect()
 }
 

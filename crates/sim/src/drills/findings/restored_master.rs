@@ -1,4 +1,4 @@
-//! Finding C2: a restored backup of the master reuses numbers, and files swap contents.
+//! Finding C2: a restored backup of the master reuses numbers, and files swap contents (R1).
 
 use crate::checkers::Verdict;
 use crate::drills::drill::Drill;
@@ -6,6 +6,7 @@ use crate::drills::script::DrillScript;
 use crate::operations::{ClientOp, OpOutput, OpTicket, path};
 use bytes::Bytes;
 use cairn_protocol::{ErrorCode, Response, Status};
+use cairn_types::planted::Rule;
 use cairn_types::{Content, EntryId, Term};
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ pub(super) const DRILLS: &[Drill] = &[
         "a master is restored from a backup, and told to go on",
         4,
         a_master_is_restored_and_told_to_go_on,
-    ),
+    )
+    .that_shows(Rule::R1),
 ];
 
 /// Files of each half.
