@@ -1,12 +1,12 @@
 //! How much servers write to stderr, and in which form.
 
 use crate::limit_arguments::MemorySize;
+use crate::stderr::say;
 use cairn_env::{LogEvent, LogLevel};
 use cairn_env_os::{LogSink, RPC_LOG_SIZE_MIN, RPC_LOG_SIZE_STANDARD, RpcLogOptions};
 use cairn_types::WallTime;
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
-use std::io::Write;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -92,11 +92,14 @@ impl<'de> Deserialize<'de> for RpcLogSize {
 }
 
 impl LogSettings {
+    /// Whether somebody looks for changes of state: where nobody does, no event of them is made.
+    pub(crate) fn tells_debug(self) -> bool {
+        self.threshold.level() == LogLevel::Debug
+    }
+
     /// Writes events to stderr. A reader that has gone is no reason to stop.
     pub(crate) fn sink(self) -> LogSink {
-        LogSink::new(self.threshold.level(), move |time, event| {
-            let _ = writeln!(std::io::stderr(), "{}", self.line(time, event));
-        })
+        LogSink::new(self.threshold.level(), move |time, event| say(self.line(time, event)))
     }
 
     fn line(self, time: WallTime, event: &LogEvent) -> String {

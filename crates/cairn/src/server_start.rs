@@ -191,6 +191,9 @@ pub(crate) fn start_master(start: &MasterStart) -> Result<MasterStarted, CliErro
         driver.reach_at(at);
     }
     driver.measure(meter.clone());
+    if start.log.tells_debug() {
+        driver.tell_debug();
+    }
     let part = PartSeen::Master(driver.gauges());
     let seen = ServerSeen { address: address.clone(), meter: meter.clone(), part };
     let options = LaunchOptions {
@@ -302,7 +305,10 @@ pub(crate) fn start_chunkserver(
         push_buffer_size: start.limits.pushes,
         scrub: start.scrub,
     };
-    let (driver, service) = Chunkserver::open(disks, config).doing(doing)?;
+    let (mut driver, service) = Chunkserver::open(disks, config).doing(doing)?;
+    if start.log.tells_debug() {
+        driver.tell_debug();
+    }
     service.measure(meter.clone());
     let part = PartSeen::Chunkserver(driver.gauges(), Arc::clone(&service));
     let seen = ServerSeen { address: address.clone(), meter: meter.clone(), part };

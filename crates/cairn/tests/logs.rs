@@ -3,7 +3,7 @@
 mod cell;
 
 use cell::row::{Row, judge};
-use cell::{Cell, KilledOnDrop, await_output, await_until, cairn, run};
+use cell::{Cell, KilledOnDrop, SETTINGS, await_output, await_until, cairn, run};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -132,5 +132,131 @@ fn the_settings_file_says_it_too_and_nonsense_is_refused() {
         row("a setting that is none", start(&["--config", &wrong]), &["line 2", "loud"]),
     ] {
         judge(&row);
+    }
+}
+
+/// What a master tells of chunks, leases and sets, and which fields each has.
+const OF_MASTER: &[(&str, &str)] = &[
+    ("chunk created", "chunk version replicas"),
+    ("replica made", "chunk version serial server"),
+    ("lease granted", "chunk version serial server lease secondaries"),
+    ("chunk closed", "chunk version"),
+    ("snapshot begun", "source name"),
+    ("lease revoked", "chunk version server lease"),
+    ("lease given back", "chunk version server lease serial"),
+    ("set raised", "chunk version serial servers"),
+    ("snapshot taken", "source name entry entries"),
+    ("chunk copied on write", "chunk version replicas of"),
+    ("set shrunk", "chunk version server lease secondaries"),
+    ("replica left out", "chunk version serial server set_version"),
+    ("clone ordered", "chunk version server source"),
+    ("clone joined", "chunk version server source"),
+    ("replica collected", "chunk version server"),
+    ("lease expired", "chunk version server lease"),
+];
+
+/// What a chunkserver tells of its replicas.
+const OF_CHUNKSERVERS: &[(&str, &str)] = &[
+    ("replica made", "chunk version serial server"),
+    ("lease taken", "chunk version serial lease server"),
+    ("chunk closed", "chunk version serial server"),
+    ("lease given back", "chunk version serial lease why server"),
+    ("raise taken", "chunk version serial server"),
+    ("copy made", "chunk version serial of server"),
+    ("clone done", "chunk version serial source server"),
+    ("replica deleted", "chunk version serial server"),
+    ("lease ended", "chunk version serial lease why server"),
+];
+
+/// Four chunkservers that tell as much as `level` says; leases last long enough for a test to find
+/// one live.
+fn telling(level: &str) -> Cell {
+    let settings = SETTINGS.replace("lease_ms = 1500", "lease_ms = 3000");
+    assert_ne!(settings, SETTINGS);
+    Cell::start_plan(4, |plan| {
+        plan.settings = settings.replace("dead_ms = 2500", "dead_ms = 3500");
+        plan.master_arguments = ["--log", level].map(str::to_owned).into();
+        plan.chunkserver_arguments = ["--log", level].map(str::to_owned).into();
+    })
+}
+
+/// Appends that fill one chunk and begin another, a snapshot, and one more: to a copy.
+fn change_chunks(cell: &Cell) {
+    let line = format!("{}\n", "x".repeat(9_999));
+    cell.ok_with(["append", "/file"], line.repeat(120).as_bytes());
+    cell.ok(["snapshot", "/file", "/copy"]);
+    cell.ok_with(["append", "/file"], line.as_bytes());
+}
+
+fn text_of(log: &Path) -> String {
+    std::fs::read_to_string(log).expect("reads")
+}
+
+/// What the last event of that name says in a field.
+fn last_said(text: &str, name: &str, field: &str) -> String {
+    let wanted = format!(" DEBUG {name} ");
+    let line = text.lines().rfind(|line| line.contains(&wanted)).expect("it was told");
+    let said = line.split(' ').find_map(|part| part.strip_prefix(&format!("{field}=")));
+    said.unwrap_or_else(|| panic!("no {field} in {line}")).to_owned()
+}
+
+/// Each of these is told, and has its fields, which say something.
+fn check_told(text: &str, wanted: &[(&str, &str)]) {
+    for (name, fields) in wanted {
+        assert!(text.contains(&format!(" DEBUG {name} ")), "{name} is not told:\n{text}");
+        fields.split(' ').for_each(|field| assert_ne!(last_said(text, name, field), "", "{name}"));
+    }
+}
+
+/// The number of the chunkserver of that id, as its master told when it joined.
+fn numbered(cell: &Cell, id: &str) -> usize {
+    let text = text_of(cell.masters[0].log());
+    let joined = |at: &str| format!("INFO chunkserver joined address={at} server={id} ");
+    let is_it = |number: &usize| text.contains(&joined(cell.chunkservers[*number].address()));
+    (0..4).find(is_it).expect("it has joined")
+}
+
+#[test]
+fn each_change_of_a_chunk_a_lease_or_a_set_is_a_line_for_whoever_looks_for_a_reason() {
+    let mut cell = telling("debug");
+    let log = cell.masters[0].log().to_owned();
+    change_chunks(&cell);
+    // A secondary dies under the lease of the copy; the set goes on without it, and heals.
+    let secondaries = last_said(&text_of(&log), "lease granted", "secondaries");
+    let (lost, _) = secondaries.split_once(',').expect("two of them");
+    let dead = numbered(&cell, lost);
+    cell.chunkservers[dead].kill();
+    cell.ok_with(["append", "/file"], b"more\n");
+    await_output(&log, " DEBUG set shrunk ");
+    assert_eq!(last_said(&text_of(&log), "replica left out", "server"), lost);
+    await_output(&log, " DEBUG clone joined ");
+    await_until("full strength", || cell.status("under_replicated") == 0);
+    // Nobody asks for this one back.
+    cell.ok_with(["append", "/other"], b"one\n");
+    await_output(&log, " DEBUG lease expired ");
+    // What it holds is stale, or one too many.
+    cell.chunkservers[dead].restart().expect("starts");
+    await_output(&log, " DEBUG replica collected ");
+    let collected = last_said(&text_of(&log), "replica collected", "server");
+    await_output(cell.chunkservers[numbered(&cell, &collected)].log(), " DEBUG replica deleted ");
+    check_told(&text_of(&log), OF_MASTER);
+    let all: String = cell.chunkservers.iter().map(|server| text_of(server.log())).collect();
+    check_told(&all, OF_CHUNKSERVERS);
+    // Appends are none: one line and no more tells of the lease that all of them were made under.
+    let first = last_said(&all, "chunk closed", "chunk");
+    let leased = format!(" DEBUG lease granted chunk={first} ");
+    assert_eq!(text_of(&log).matches(&leased).count(), 1);
+}
+
+#[test]
+fn nobody_else_is_told_of_chunks_and_leases() {
+    let cell = telling("info");
+    change_chunks(&cell);
+    let logs = cell.masters.iter().chain(&cell.chunkservers).map(|server| text_of(server.log()));
+    let all: String = logs.collect();
+    assert!(all.contains(" INFO chunkserver joined "), "{all}");
+    assert!(!all.contains(" DEBUG "), "{all}");
+    for (name, _) in OF_MASTER.iter().chain(OF_CHUNKSERVERS) {
+        assert!(!all.contains(&format!(" {name} ")), "{name}:\n{all}");
     }
 }

@@ -3,7 +3,7 @@
 //! - CO1: a clone that was to be finished is as its source stood during one whole pass, in which
 //!   nothing changed there.
 
-use cairn_env::Caller;
+use cairn_env::{Caller, LogEvent};
 use cairn_protocol::{CloneChunk, CloneChunkAnswer, ErrorCode, Failure, ReplicaReport};
 
 /// Passes in which the source changed, after which it is not waited for.
@@ -72,6 +72,14 @@ impl CloneOrder {
         } else {
             AfterPass::Again
         }
+    }
+
+    /// What is told where it came to nothing.
+    pub(crate) fn told_failed(&self, failure: &Failure) -> LogEvent {
+        let CloneChunk { handle, version, source, .. } = &self.clone;
+        let event = LogEvent::debug("clone failed").with("chunk", handle.short());
+        let event = event.with("version", version.short()).with("source", source.server);
+        event.with("why", &failure.message)
     }
 
     pub(crate) fn answer(&self, stands: &ReplicaReport) -> CloneChunkAnswer {

@@ -23,8 +23,9 @@ use crate::outbox::{CallPurpose, DiskPurpose, Outbox, failure_of};
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
 use crate::stored_replica::StoredReplica;
+use crate::told::told_of;
 use bytes::Bytes;
-use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, CloneWork};
+use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, CloneWork, LogEvent};
 use cairn_protocol::{
     AssembleChunk, CloneChunk, CloneProgress, CopyChunk, DropCloneAnswer, ErrorCode, Failure,
     Fetch, FetchAnswer, Raise, ReplicaReport, Response,
@@ -340,6 +341,7 @@ impl ChunkClone {
     /// The order under way is over; the clone stays as it is (CL3).
     fn refuse(&mut self, out: &mut Outbox, failure: Failure) {
         if let Some(order) = self.order.take() {
+            out.debug(|| order.told_failed(&failure));
             out.refuse(order.from, failure);
         }
     }
@@ -456,6 +458,9 @@ impl ChunkClone {
             }
             (ClonePhase::Finishing(stands), ChunkDone::Cloned) => {
                 if let Some(order) = self.order.take() {
+                    let source = order.clone.source.server;
+                    let event = || told_of(LogEvent::debug("clone done"), &stands);
+                    cx.out.debug(|| event().with("source", source));
                     let answer = order.answer(&stands);
                     cx.out.reply(order.from, Response::CloneChunk(answer));
                 }

@@ -26,7 +26,7 @@ use crate::sync::answer_primary;
 use crate::traffic::Traffic;
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, Now, ServerSpace,
+    Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, LogEvent, Now, ServerSpace,
 };
 use cairn_protocol::{
     ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FindPrimary, Heartbeat,
@@ -90,6 +90,11 @@ impl ChunkCore {
     #[must_use]
     pub fn server(&self) -> ServerId {
         self.me.at.server
+    }
+
+    /// Somebody looks for changes of state: they are told from now on.
+    pub fn tell_debug(&mut self) {
+        self.out.tell_debug(self.me.at.server);
     }
 
     /// Bytes of these replicas that were on disk are missing or wrong: the master is told, and no
@@ -350,6 +355,7 @@ impl ChunkCore {
             DiskPurpose::Replica(handle, job) => self.on_replica_job(now, handle, job, result),
             DiskPurpose::Trashed(handle) => {
                 if let Ok(ChunkDone::Trashed { gone: true }) = result {
+                    tell_deleted(&mut self.out, self.table.get(handle));
                     self.forget(now, handle, "it was garbage");
                     // A heartbeat may have told of it after it was named, when the master had come
                     // to want it: nobody would ever tell that it is gone.
@@ -394,15 +400,7 @@ impl ChunkCore {
             self.traffic.note_read(done.payload.len() as u64);
         }
         let Some((replica, mut cx)) = self.replica(now, handle) else {
-            // Who waited for it was told when it went, but for those whom it did not know.
-            if let ReplicaJob::Read { to, .. }
-            | ReplicaJob::Fetch { to }
-            | ReplicaJob::SyncForPrimary { to } = job
-            {
-                let why = format!("chunk {} is gone from this server", handle.short());
-                self.out.refuse(to, Failure::not_done(ErrorCode::NoSuchChunk, why));
-            }
-            return;
+            return refuse_gone(&mut self.out, handle, &job);
         };
         let cx = &mut cx;
         let mut after = AfterFailure::Kept;
@@ -530,4 +528,23 @@ impl ChunkCore {
 
 fn not_served(name: &str) -> Failure {
     Failure::refused(ErrorCode::Invalid, format!("a chunkserver does not serve {name}"))
+}
+
+/// A replica is gone for which a job was done: who waited was told when it went, but for those
+/// whom it did not know.
+fn refuse_gone(out: &mut Outbox, handle: ChunkHandle, job: &ReplicaJob) {
+    if let ReplicaJob::Read { to, .. }
+    | ReplicaJob::Fetch { to }
+    | ReplicaJob::SyncForPrimary { to } = job
+    {
+        let why = format!("chunk {} is gone from this server", handle.short());
+        out.refuse(*to, Failure::not_done(ErrorCode::NoSuchChunk, why));
+    }
+}
+
+/// Tells that a replica was garbage, and is deleted.
+fn tell_deleted(out: &mut Outbox, gone: Option<&Replica>) {
+    if let Some(gone) = gone {
+        out.debug(|| gone.stored().told(LogEvent::debug("replica deleted")));
+    }
 }

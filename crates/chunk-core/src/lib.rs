@@ -65,6 +65,7 @@ mod shadow_reports;
 mod standing;
 mod stored_replica;
 mod sync;
+mod told;
 mod traffic;
 mod trash_rounds;
 mod write;

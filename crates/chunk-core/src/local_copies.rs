@@ -11,7 +11,8 @@
 use crate::outbox::{DiskPurpose, Outbox, failure_of};
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
-use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, CloneWork};
+use crate::told::told_of;
+use cairn_env::{Caller, ChunkDone, ChunkJob, ChunkResult, CloneWork, LogEvent};
 use cairn_protocol::{CopyChunk, CopyChunkAnswer, ErrorCode, Failure, ReplicaReport, Response};
 use cairn_types::{ChunkHandle, Time};
 use std::collections::BTreeMap;
@@ -111,6 +112,9 @@ impl LocalCopies {
                 job(cx.out, (handle, number), work);
             }
             Ok(_) => {
+                let (stands, of) = (&copy.stands, copy.order.handle);
+                let event = || told_of(LogEvent::debug("copy made"), stands);
+                cx.out.debug(|| event().with("of", of.short()));
                 let ReplicaReport { serial, length, mutated_version, .. } = copy.stands;
                 let answer = CopyChunkAnswer { serial, length, mutated_version };
                 if let Some(from) = copy.waits.take() {

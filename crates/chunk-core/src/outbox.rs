@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use cairn_env::{
     Answer, Caller, ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Effect, EffectId,
-    JournalEntry, Lane, Payload,
+    JournalEntry, Lane, LogEvent, Payload,
 };
 use cairn_protocol::{
     ChoiceNumber, ErrorCode, Failure, FindPrimary, Request, Response, SEARCH_ROUND_TIME_MAX,
@@ -165,9 +165,23 @@ pub(crate) struct Outbox {
     effects: Vec<Effect<ChunkJob>>,
     purposes: BTreeMap<EffectId, Purpose>,
     last: u64,
+    /// This server, whose changes of state are told; none: nobody looks for them.
+    tells_debug_of: Option<ServerId>,
 }
 
 impl Outbox {
+    /// Somebody looks for changes of state: they are told from now on, each with the server's id.
+    pub(crate) fn tell_debug(&mut self, of: ServerId) {
+        self.tells_debug_of = Some(of);
+    }
+
+    /// Tells of a change of state. Where nobody looks for it, nothing is built.
+    pub(crate) fn debug(&mut self, event: impl FnOnce() -> LogEvent) {
+        if let Some(server) = self.tells_debug_of {
+            self.effects.push(Effect::Log(event().with("server", server)));
+        }
+    }
+
     fn id(&mut self, purpose: Purpose) -> EffectId {
         self.last += 1;
         let id = EffectId(self.last);

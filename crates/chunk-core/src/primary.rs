@@ -145,6 +145,11 @@ impl Primary {
         !matches!(self.phase, LeasePhase::Levelling(_))
     }
 
+    /// Whether the master waits for the lease to be given back.
+    pub(crate) fn is_asked_back(&self) -> bool {
+        self.draining.is_asked_for()
+    }
+
     fn is_serving(&self) -> bool {
         self.phase == LeasePhase::Serving
     }
@@ -375,6 +380,7 @@ impl Primary {
         {
             self.phase = LeasePhase::Serving;
             self.pipeline.go_on_behind(stored.length());
+            out.debug(|| stored.told_lease("lease taken", self.lease));
             let answer = GrantLeaseAnswer { acknowledged: stored.acknowledged().length };
             out.reply(from, Response::GrantLease(answer));
         }

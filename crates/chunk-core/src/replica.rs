@@ -346,15 +346,16 @@ impl Replica {
         match self.change.take() {
             Some(ChangeUnderWay::Raise { from, raise }) => {
                 self.raised_at = cx.now;
+                self.stored.tell_raised(cx.out, &raise);
                 if raise.close {
-                    self.stored.close();
+                    self.stored.close(cx.out);
                 }
                 self.stored.learn_committed(cx.out, raise.committed);
                 let answer = RaiseAnswer { replica: self.stored.report() };
                 cx.out.reply(from, Response::Raise(answer));
             }
             Some(ChangeUnderWay::Primary(PrimaryChange::CloseMark)) => {
-                self.stored.close();
+                self.stored.close(cx.out);
                 self.as_primary(cx, Primary::on_own_close_mark);
             }
             Some(ChangeUnderWay::Secondary(batch)) => {

@@ -70,16 +70,26 @@ impl ReplicaRole {
         cx: &mut ReplicaContext<'_>,
         why: &str,
     ) {
-        if self.primary_mut().is_some_and(|primary| primary.is_live(cx.now)) {
-            let chunk = stored.handle().short();
-            let event = LogEvent::warn("lease lost").with("chunk", chunk).with("why", why);
+        if self.primary().is_some_and(|primary| primary.is_live(cx.now)) {
+            let event = stored.told(LogEvent::warn("lease lost")).with("why", why);
             cx.out.push(Effect::Log(event));
+            self.become_idle(stored, cx.out, why);
+        } else {
+            self.end_lease(stored, cx.out, why);
         }
-        self.end_lease(stored, cx.out, why);
     }
 
     /// Ends the lease that it holds, if it holds one.
     pub(crate) fn end_lease(&mut self, stored: &StoredReplica, out: &mut Outbox, why: &str) {
+        if let Some(primary) = self.primary() {
+            let (asked_back, lease) = (primary.is_asked_back(), primary.lease());
+            let name = if asked_back { "lease given back" } else { "lease ended" };
+            out.debug(|| stored.told_lease(name, lease).with("why", why));
+        }
+        self.become_idle(stored, out, why);
+    }
+
+    fn become_idle(&mut self, stored: &StoredReplica, out: &mut Outbox, why: &str) {
         match std::mem::take(self) {
             Self::Primary(primary) => primary.end(stored, out, why),
             other => *self = other,

@@ -147,7 +147,7 @@ impl SecondaryBatch {
     /// Its close mark is durable, and with it all of it.
     pub(crate) fn on_close_mark(self, stored: &mut StoredReplica, out: &mut Outbox) {
         assert!(self.close.is_some(), "a mark that nobody forwarded");
-        stored.close();
+        stored.close(out);
         self.answer(stored, out);
     }
 

@@ -4,10 +4,11 @@
 //! - T2: no more is told as acknowledged than is stored here (R17).
 
 use crate::outbox::{DiskPurpose, Outbox, ReplicaJob};
+use crate::told::told_of;
 use cairn_env::{ApplyMutation, ChunkError, ChunkJob, Effect, JournalEntry, LogEvent};
 use cairn_protocol::{ErrorCode, Failure, Forwarded, LevelSource, Raise, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, SerialNumber};
+use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, ReplicaAt, SerialNumber};
 
 /// How far a chunk's bytes are acknowledged: where readers may go (R17), and what no up-to-date
 /// replica lacks (R29).
@@ -194,8 +195,31 @@ impl StoredReplica {
     }
 
     /// The close mark is durable here (R18).
-    pub(crate) fn close(&mut self) {
-        self.closed = true;
+    pub(crate) fn close(&mut self, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.closed, true) {
+            out.debug(|| self.told(LogEvent::debug("chunk closed")));
+        }
+    }
+
+    /// The event with how this replica stands.
+    pub(crate) fn told(&self, event: LogEvent) -> LogEvent {
+        told_of(event, &self.report())
+    }
+
+    /// What has become of a lease of its chunk.
+    pub(crate) fn told_lease(&self, name: &'static str, lease: LeaseId) -> LogEvent {
+        self.told(LogEvent::debug(name)).with("lease", lease.short())
+    }
+
+    /// It stands where a raise has brought it, durably.
+    pub(crate) fn tell_raised(&self, out: &mut Outbox, raise: &Raise) {
+        let name = match (raise.create || raise.adopt, raise.close && raise.committed.is_some()) {
+            (true, _) => "replica made",
+            // A stream's chunk, of which the log says how much is committed.
+            (false, true) => "chunk sealed",
+            (false, false) => "raise taken",
+        };
+        out.debug(|| self.told(LogEvent::debug(name)));
     }
 
     /// The disk holds this much, up to that serial number, under the present version.

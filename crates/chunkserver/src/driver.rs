@@ -31,6 +31,11 @@ impl Chunkserver {
         self.core.server()
     }
 
+    /// Somebody looks for changes of state: they are told, as events of level debug.
+    pub fn tell_debug(&mut self) {
+        self.core.tell_debug();
+    }
+
     /// Where it notes how it stands.
     #[must_use]
     pub fn gauges(&self) -> Arc<ChunkserverGauges> {

@@ -53,6 +53,7 @@ mod stream_extents;
 pub mod stream_records;
 mod streams;
 mod this_term;
+mod told;
 mod troubles;
 mod undelete;
 mod underway;

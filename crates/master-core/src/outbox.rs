@@ -36,6 +36,8 @@ pub struct MasterOutbox {
     effects: Vec<MasterEffect>,
     last_effect: u64,
     last_proposal: u64,
+    /// Somebody looks for changes of state.
+    tells_debug: bool,
 }
 
 impl MasterOutbox {
@@ -94,6 +96,23 @@ impl MasterOutbox {
         self.world(Effect::Log(event));
     }
 
+    /// Somebody looks for changes of state: they are told from now on.
+    pub(crate) fn tell_debug(&mut self) {
+        self.tells_debug = true;
+    }
+
+    /// Whether anybody looks for them: where nobody does, no event of them is built.
+    pub(crate) fn tells_debug(&self) -> bool {
+        self.tells_debug
+    }
+
+    /// Tells of a change of state, if somebody looks for it.
+    pub(crate) fn debug(&mut self, event: impl FnOnce() -> LogEvent) {
+        if self.tells_debug {
+            self.log(event());
+        }
+    }
+
     /// Puts a record on its way into the log.
     pub fn propose(&mut self, record: impl Into<Record>) -> ProposalId {
         self.last_proposal += 1;
@@ -116,9 +135,19 @@ impl MasterOutbox {
 #[cfg(test)]
 mod tests {
     use super::{MasterEffect, MasterOutbox};
-    use cairn_env::{Caller, ConnectionId, Effect};
+    use cairn_env::{Caller, ConnectionId, Effect, LogEvent};
     use cairn_protocol::{ErrorCode, Failure, MESSAGE_SIZE_MAX, RequestId};
     use cairn_types::wire::Message;
+
+    #[test]
+    fn an_event_that_nobody_looks_for_is_not_built() {
+        let mut out = MasterOutbox::default();
+        out.debug(|| panic!("nobody looks for it"));
+        assert_eq!(out.drain().count(), 0);
+        out.tell_debug();
+        out.debug(|| LogEvent::debug("chunk closed"));
+        assert_eq!(out.drain().count(), 1);
+    }
 
     #[test]
     fn a_failure_that_quotes_a_huge_request_still_fits_a_message() {

@@ -25,6 +25,7 @@ use crate::scheduler::Fences;
 use crate::snapshot_walk::{SnapshotWalk, StreamToCopy};
 use crate::step::Step;
 use crate::stream_records::CopyStream;
+use cairn_env::LogEvent;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{EntryId, MutationName, Time};
 use std::collections::BTreeSet;
@@ -53,6 +54,24 @@ pub(crate) struct SnapshotPlan {
     pub(crate) path_size: usize,
     /// The copy of a file that is as if it had been made anew.
     pub(crate) anew: Option<CopiedAnew>,
+}
+
+impl SnapshotPlan {
+    fn told(&self, name: &'static str) -> LogEvent {
+        LogEvent::debug(name).with("source", self.source.short()).with("name", &self.to_name)
+    }
+
+    /// What its last record has made of it.
+    fn told_end(&self, applied: &Applied) -> LogEvent {
+        match applied {
+            Applied::SnapshotMade(made) => {
+                let event = self.told("snapshot taken").with("entry", made.id.short());
+                event.with_number("entries", made.entries)
+            }
+            Applied::Failed(failure) => self.told("snapshot refused").with("why", &failure.message),
+            _ => self.told("snapshot refused"),
+        }
+    }
 }
 
 /// How far a snapshot is.
@@ -91,11 +110,12 @@ impl SnapshotWork {
     /// The locks of one are held.
     pub(crate) fn begin(
         &mut self,
-        step: &Step<'_>,
+        step: &mut Step<'_>,
         chunks: &mut Chunks,
         (ticket, plan): (Ticket, SnapshotPlan),
     ) {
         assert!(self.0.iter().all(|it| it.ticket != ticket), "a snapshot begins once");
+        step.out.debug(|| plan.told("snapshot begun"));
         chunks.freeze(plan.source);
         let (since, phase) = (step.now.time, SnapshotPhase::Stilling(Fences::default()));
         self.0.push(SnapshotUnderWay { ticket, plan, since, phase });
@@ -149,6 +169,7 @@ impl SnapshotWork {
         let Some(at) = self.0.iter().position(ends) else { return };
         let snapshot = self.0.remove(at);
         assert!(!snapshot.plan.source.is_none(), "what was frozen thaws");
+        step.out.debug(|| snapshot.plan.told_end(applied));
         chunks.thaw(step, snapshot.plan.source);
         if let (SnapshotPhase::Ending(_, Some(top)), Applied::Failed(_)) = (snapshot.phase, applied)
         {

@@ -21,6 +21,7 @@ use crate::rules::garbage::{is_garbage, is_kept, is_purged, left_out_of, named, 
 use crate::scheduler::Scheduler;
 use crate::state::ChunkRecord;
 use crate::step::Step;
+use crate::told::of_chunk;
 use cairn_env::{Caller, LogEvent};
 use cairn_protocol::{
     ChunkserverToMaster, ErrorCode, Failure, ForgetServer, ForgetServerAnswer, Garbage, Heartbeat,
@@ -261,7 +262,7 @@ impl Chunks {
     /// What of what a server holds can go; `chunks` are those of its reports.
     fn take_garbage(
         &mut self,
-        step: &Step<'_>,
+        step: &mut Step<'_>,
         beat: &Heartbeat,
         chunks: &[Option<ChunkRecord>],
     ) -> Vec<Garbage> {
@@ -270,6 +271,9 @@ impl Chunks {
             let view = self.view(step.now, step.state);
             if is_garbage(&view, beat.server, report, chunk.as_ref()) {
                 garbage.push(named(report));
+                let server = beat.server;
+                let event = || of_chunk("replica collected", report.handle, report.version);
+                step.out.debug(|| event().with("server", server));
                 // It goes with the answer; where that is lost, it is told of again.
                 self.fleet.forget_replica(report.handle, beat.server);
             }

@@ -11,6 +11,7 @@
 //! Knows the applied state, never changes it but by proposing records.
 
 mod chunkservers;
+mod told_records;
 
 use crate::applied::Applied;
 use crate::fleet::Fleet;
@@ -39,6 +40,7 @@ use cairn_protocol::{
 use cairn_types::{ChunkHandle, EntryId, ReignId, ReplicaAt, ServerId, Term, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use told_records::tell_record;
 
 /// The soft state of one term.
 #[derive(Debug)]
@@ -272,8 +274,9 @@ impl Chunks {
 
     /// A record has changed the state: a set may go on without some who were of it, or somebody let
     /// go of a lost chunk.
-    pub(crate) fn note_logged(&mut self, state: &State, record: &Record) {
-        self.repair.note_logged(state, record);
+    pub(crate) fn note_logged(&mut self, step: &mut Step<'_>, record: &Record) {
+        tell_record(step, &self.fleet, record);
+        self.repair.note_logged(step.state, record);
         match *record {
             Record::SetVersion(SetVersion { handle, version, .. })
             | Record::SealChunk(SealChunk { handle, version, .. }) => {

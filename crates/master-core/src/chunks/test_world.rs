@@ -142,7 +142,7 @@ impl World {
         for (id, record) in std::mem::take(&mut self.proposed) {
             let outcome = self.apply(record.clone());
             if !matches!(outcome, crate::Applied::Failed(_)) {
-                self.chunks.note_logged(&self.state, &record);
+                self.with(|chunks, step| chunks.note_logged(step, &record));
             }
             self.with(|chunks, step| chunks.on_applied(step, id, &outcome));
             done.push(record);

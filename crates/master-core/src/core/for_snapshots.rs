@@ -15,7 +15,7 @@ impl MasterCore {
         let (numbers, random) = (&mut self.numbers, &mut self.random);
         let mut step = Step { now, state, numbers, random, out };
         for snapshot in begun {
-            self.snapshots.begin(&step, &mut self.chunks, snapshot);
+            self.snapshots.begin(&mut step, &mut self.chunks, snapshot);
         }
         for (ticket, ending) in self.snapshots.go_on(&mut step, &mut self.chunks) {
             let proposal = self.mutations.conclude(&mut step, ticket, ending);

@@ -145,6 +145,7 @@ impl Repair {
             match result {
                 Ok(()) => {
                     let clone = self.clones.remove(handle).expect("it was looked up just now");
+                    clone.tell(step, ("clone joined", handle), None);
                     self.rests.forget(handle);
                     if !clone.moves {
                         self.pace.note(step.now, 1);
@@ -207,6 +208,7 @@ impl Repair {
         failure: &Failure,
     ) {
         let clone = self.clones.get_mut(handle).expect("it was looked up just now");
+        clone.tell(step, ("clone failed", handle), Some(failure));
         clone.failures += 1;
         let of_source = failure.server == clone.source.server;
         if of_source && clone.failures < FAILURES_MAX {
@@ -229,6 +231,7 @@ impl Repair {
         if [clone.source.server, clone.receiver.server].contains(&failure.server) {
             return self.failed(step, scheduler, handle, failure);
         }
+        clone.tell(step, ("clone not joined", handle), Some(failure));
         clone.failures += 1;
         if clone.failures >= FAILURES_MAX {
             return self.give_up(step, scheduler, handle, None);
@@ -296,6 +299,7 @@ impl Repair {
         failed: Option<ServerId>,
     ) {
         let clone = self.clones.remove(handle).expect("it is under way");
+        clone.tell(step, ("clone given up", handle), None);
         assert_ne!(clone.stage, CloneStage::Joining, "one that joins is not given up (RP2)");
         let (now, term) = (step.now.time, scheduler.term());
         self.rests.note((now, term.heartbeat()), handle, failed);

@@ -11,8 +11,9 @@ use crate::rules::cloning::CloneLoad;
 use crate::rules::replica_set::LiveMember;
 use crate::scheduler::Scheduler;
 use crate::step::ChunkStep;
+use crate::told::of_chunk;
 use cairn_env::EffectId;
-use cairn_protocol::{CloneChunk, CloneProgress, CloneStatus};
+use cairn_protocol::{CloneChunk, CloneProgress, CloneStatus, Failure};
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,6 +63,22 @@ impl CloneUnderWay {
         let (began, moved, rounds) = (now, now, 1);
         let (copied, failures, moves) = (0, 0, false);
         Self { source, receiver, stage, began, moved, copied, total, rounds, failures, moves }
+    }
+
+    /// Tells what has become of it, and why, where that was not what it was ordered for.
+    pub(super) fn tell(
+        &self,
+        step: &mut ChunkStep<'_>,
+        (name, handle): (&'static str, ChunkHandle),
+        failure: Option<&Failure>,
+    ) {
+        let state = step.state;
+        step.out.debug(|| {
+            let version = state.chunk(handle).map(|chunk| chunk.version).unwrap_or_default();
+            let event = of_chunk(name, handle, version).with("server", self.receiver.server);
+            let event = event.with("source", self.source.server);
+            failure.into_iter().fold(event, |event, it| event.with("why", &it.message))
+        });
     }
 
     /// For a person.
@@ -154,6 +171,8 @@ pub(super) fn order(
 ) -> EffectId {
     let (term, server) = (scheduler.term().number, receiver.server);
     let rate = step.state.config().clone_rate;
+    let event = || of_chunk("clone ordered", handle, version);
+    step.out.debug(|| event().with("server", server).with("source", source.server));
     let clone = CloneChunk { term, handle, version, server, source, rate, finish: false };
     let deadline = step.now.time + ORDER_PATIENCE;
     step.out.call(receiver.address.clone(), server, clone, deadline)

@@ -3,11 +3,11 @@
 use super::Scheduler;
 use super::in_flight::{AwaitedCall, AwaitedRecord};
 use super::raised::RaiseLearner;
+use super::told_acts::{doubt_revoked, tell_given_back};
 use crate::applied::{Applied, EntryMoved};
 use crate::jobs::events::JobEvent;
 use crate::jobs::length::{self, LengthRequest};
 use crate::jobs::revoke::leases_below;
-use crate::leases::LeaseStatus;
 use crate::outbox::ProposalId;
 use crate::step::ChunkStep;
 use cairn_env::EffectId;
@@ -90,6 +90,7 @@ impl Scheduler {
         // It may have run out meanwhile.
         let Some(lease) = self.leases.get(handle).filter(|lease| lease.id == id) else { return };
         let server = lease.holder.server;
+        tell_given_back(step.out, (handle, lease), answer.replica.serial);
         step.fleet.note_replica((step.now.time, step.state), handle, server, &answer.replica);
         self.leases.remove(handle);
         step.fleet.quiet_since(handle, step.now.time);
@@ -148,7 +149,7 @@ impl Scheduler {
         let deadline = step.now.time + self.term.config.lease();
         for (holder, revoke) in revocations {
             let RevokeLease { handle, lease, .. } = revoke;
-            self.leases.set_status(handle, lease, LeaseStatus::Doubted);
+            doubt_revoked(step.out, &mut self.leases, (handle, lease));
             self.in_flight.call(
                 step.out,
                 holder,

@@ -3,6 +3,7 @@
 use super::Scheduler;
 use super::in_flight::AwaitedRecord;
 use super::places::JobName;
+use super::told_acts::tell_act;
 use crate::chunk_place::ChunkPlace;
 use crate::jobs::PlaceJob;
 use crate::jobs::acts::{Act, Acts};
@@ -105,6 +106,7 @@ impl Scheduler {
     }
 
     fn apply_one(&mut self, step: &mut ChunkStep<'_>, place: ChunkPlace, act: Act) {
+        tell_act(step.out, &self.leases, step.state, &act);
         let now = step.now.time;
         match act {
             Act::Ask { at, question, deadline } => {

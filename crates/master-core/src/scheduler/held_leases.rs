@@ -3,6 +3,7 @@
 use super::Scheduler;
 use crate::rules::lease_upkeep::{Holder, adopted, may_extend};
 use crate::step::ChunkStep;
+use crate::told::of_lease;
 use cairn_protocol::{HeldLease, Inventory};
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
 
@@ -39,6 +40,7 @@ impl Scheduler {
         let lease = adopted(&self.view(step.now, step.state, step.fleet), holder, held);
         // What nobody could have granted is none.
         let Some(lease) = lease else { return };
+        step.out.debug(|| of_lease("lease adopted", held.handle, &lease));
         self.leases.insert(held.handle, lease);
     }
 

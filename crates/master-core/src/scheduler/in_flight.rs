@@ -1,6 +1,7 @@
 //! What is on its way: calls to chunkservers and records into the log, and what each is for.
 
 use super::places::JobName;
+use super::told_acts::tell_revoked;
 use crate::jobs::acts::Question;
 use crate::jobs::length::{LengthRequest, LengthStep, note_asked_back};
 use crate::jobs::raise::RaiseAsked;
@@ -112,6 +113,9 @@ impl InFlight {
     ) {
         match next {
             Ok(next) => {
+                if let LengthStep::AskBack { revocation: (_, revoke), .. } = &next {
+                    tell_revoked(out, leases, (revoke.handle, revoke.lease));
+                }
                 note_asked_back(leases, &next);
                 self.go_on_with_length(out, from, next);
             }

@@ -24,6 +24,7 @@ mod raised;
 mod settling;
 mod snapshots;
 mod streams;
+mod told_acts;
 
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::Fleet;
@@ -56,6 +57,7 @@ use places::Places;
 use settling::Settling;
 pub(crate) use snapshots::{Fences, TreeStilling};
 pub(crate) use streams::WrittenChunks;
+use told_acts::expire;
 
 /// Jobs, calls, proposals and leases of one term.
 #[derive(Debug)]
@@ -150,8 +152,7 @@ impl Scheduler {
         let job = ShrinkJob::start(&view, (from, place), (request, chunk), &mut acts);
         let acts = acts.done();
         if let Some(job) = job {
-            self.places.work_at(place, step.now.time);
-            self.places.set_job(place, PlaceJob::Shrink(job));
+            self.places.begin(place, step.now.time, PlaceJob::Shrink(job));
         }
         self.apply(step, place, acts);
     }
@@ -199,11 +200,10 @@ impl Scheduler {
         let file = step.state.sharing().live_file_of(handle, &chunk);
         let place = ChunkPlace::new(file, chunk.index);
         let underway = self.places.underway();
-        if underway.at(place) != Activity::Nothing || underway.is_taken(place, handle) {
-            return false;
-        }
+        let is_busy = underway.at(place) != Activity::Nothing || underway.is_taken(place, handle);
         // A client's doubts come first.
-        if matches!(self.places.get(place).map(|work| &work.job), Some(PlaceJob::Probe(_))) {
+        let job = self.places.get(place).map(|work| &work.job);
+        if is_busy || matches!(job, Some(PlaceJob::Probe(_))) {
             return false;
         }
         let view = self.view(step.now, step.state, step.fleet);
@@ -211,8 +211,7 @@ impl Scheduler {
         let job = begin(&view, &chunk, &mut acts);
         let acts = acts.done();
         let Some(job) = job else { return false };
-        self.places.work_at(place, step.now.time);
-        self.places.set_job(place, job);
+        self.places.begin(place, step.now.time, job);
         self.apply(step, place, acts);
         true
     }
@@ -228,7 +227,7 @@ impl Scheduler {
             // R6 broken: dead comes before the end of the lease, yet counts as its end.
             dead.iter().for_each(|server| self.leases.end_where(*server, |_| true));
         }
-        for (handle, lease) in self.leases.expire(step.now.time) {
+        for (handle, lease) in expire(step.out, &mut self.leases, step.now.time) {
             step.fleet.quiet_since(handle, step.now.time);
             let view = self.view(step.now, step.state, step.fleet);
             if let Some(record) = length::at_end_of_lease(&view, handle, &lease) {

@@ -134,6 +134,12 @@ impl Places {
         work
     }
 
+    /// Begins a job at a place, where something may wait.
+    pub(super) fn begin(&mut self, place: ChunkPlace, since: Time, job: PlaceJob) {
+        self.work_at(place, since);
+        self.set_job(place, job);
+    }
+
     /// Gives a place another job, with a number of its own (SC2).
     pub(super) fn set_job(&mut self, place: ChunkPlace, job: PlaceJob) {
         let work = self.works.get_mut(&place).expect("a job has a place");

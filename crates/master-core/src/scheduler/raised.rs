@@ -2,9 +2,10 @@
 
 use super::in_flight::{AwaitedCall, InFlight};
 use crate::jobs::raise::RaiseAsked;
-use crate::leases::Leases;
+use crate::leases::{GrantedLease, LeaseStatus, Leases};
 use crate::step::ChunkStep;
 use crate::this_term::ThisTerm;
+use crate::told::{name_of, of_chunk, of_lease};
 use crate::troubles::Troubles;
 use cairn_protocol::{ErrorCode, Failure, Probe, ReplicaReport};
 use cairn_types::LeaseId;
@@ -18,6 +19,17 @@ pub(super) struct RaiseLearner<'a> {
 }
 
 impl RaiseLearner<'_> {
+    /// Tells of the lease that its holder has no more, now that it took this raise (R7).
+    fn tell_ended(&self, step: &mut ChunkStep<'_>, asked: &RaiseAsked) {
+        let RaiseAsked { handle, server, .. } = *asked;
+        let held = |lease: &&GrantedLease| {
+            lease.holder.server == server && lease.status != LeaseStatus::Over
+        };
+        if let Some(lease) = self.leases.get(handle).filter(held) {
+            step.out.debug(|| of_lease(name_of(LeaseStatus::Over), handle, lease));
+        }
+    }
+
     /// Takes in one replica's answer.
     pub(super) fn note(
         &mut self,
@@ -28,6 +40,10 @@ impl RaiseLearner<'_> {
     ) {
         let RaiseAsked { handle, server, keeps_lease, .. } = *asked;
         let when = (asked.at, step.now.time);
+        if let Err(failure) = result {
+            let event = || of_chunk("raise not taken", handle, asked.to).with("server", server);
+            step.out.debug(|| event().with("why", &failure.message));
+        }
         match result {
             Ok(report) => {
                 self.troubles.note_raised(handle, server);
@@ -35,6 +51,7 @@ impl RaiseLearner<'_> {
                 let noted =
                     step.fleet.note_replica((step.now.time, step.state), handle, server, report);
                 if noted && !keeps_lease {
+                    self.tell_ended(step, asked);
                     self.leases.raised_at(handle, server);
                 }
             }

@@ -11,6 +11,7 @@
 
 use super::Scheduler;
 use super::in_flight::AwaitedCall;
+use super::told_acts::tell_revoked;
 use crate::jobs::PlaceJob;
 use crate::jobs::grant::GrantJob;
 use crate::jobs::length;
@@ -116,6 +117,7 @@ impl TreeStilling<'_> {
         }
         let (id, holder) = (lease.id, lease.holder.clone());
         let revoke = RevokeLease { term: self.0.term.number, handle, lease: id };
+        tell_revoked(step.out, &self.0.leases, (handle, id));
         self.0.leases.set_status(handle, id, LeaseStatus::Doubted);
         // The holder answers when it has drained.
         let deadline = step.now.time + self.0.term.config.lease();

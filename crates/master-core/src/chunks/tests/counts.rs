@@ -118,7 +118,7 @@ impl World {
             charges: false,
         });
         self.apply(record.clone());
-        self.chunks.note_logged(&self.state, &record);
+        self.with(|chunks, step| chunks.note_logged(step, &record));
     }
 }
 
