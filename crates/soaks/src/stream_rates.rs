@@ -10,6 +10,9 @@
 //!   the two.
 //! - SR2: a rate counts all bytes, over the time from when the first process is started to when the
 //!   last has ended.
+//! - SR3: of producers the rate is judged that all have together while they are at work, as the
+//!   stream's length tells between a twentieth and three fifths of all bytes: the laboratory's
+//!   generator has no beginning and no end either. The other is told beside it.
 //!
 //! Each figure is a line: what was measured, what is asked, and the verdict.
 
@@ -23,17 +26,22 @@ use anyhow::{Context, Result, bail};
 use cairn_testkit::Program;
 use serde_json::Value;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Bytes of a record of a stream.
 const RECORD_SIZE: u64 = 64 << 10;
 /// Bytes of a record of the GFS file.
 const FILE_RECORD_SIZE: u64 = 1 << 20;
 /// What a producer appends on links of 100 Mbit/s, and to the GFS file.
-const SLOW_SIZE: u64 = 48 << 20;
+const SLOW_SIZE: u64 = 96 << 20;
 const FILE_SIZE: u64 = 8 << 20;
 /// What all together append, and each reader reads, at 1 Gbit/s.
 const FAST_SIZE: u64 = 640 << 20;
+/// How often it is asked how long a stream is, and between which parts of all its bytes it is
+/// judged, in percent (SR3).
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const JUDGED_PERCENT: [u64; 2] = [5, 60];
 /// Of the ceiling.
 const SLOW_SHARE: f64 = 0.9;
 const FAST_SHARE: f64 = 0.97;
@@ -189,14 +197,51 @@ fn appended(
         (host(number), words.iter().chain(&names).map(|it| (*it).to_owned()).collect())
     };
     let commands: Vec<(String, Vec<String>)> = (0..clients).map(command).collect();
-    let rate = timed(cell, &commands, size * clients as u64, teller, to)?;
-    let told = cell.ask("c01", &["stat", "--json", to])?;
-    let stored: Value = serde_json::from_str(&told).context("stat as JSON")?;
-    let length = stored["length"].as_u64().unwrap_or_default();
-    if length < size * clients as u64 {
-        bail!("{to} holds {length} bytes of {}", size * clients as u64);
+    let all = size * clients as u64;
+    let has_ended = AtomicBool::new(false);
+    let (rate, seen) = std::thread::scope(|scope| {
+        let looks = scope.spawn(|| lengths(cell, to, &has_ended));
+        let rate = timed(cell, &commands, all, teller, to);
+        has_ended.store(true, Ordering::Relaxed);
+        (rate, looks.join())
+    });
+    let (rate, Ok(seen)) = (rate?, seen) else { bail!("the looks at {to} have panicked") };
+    let length = length_of(cell, to)?;
+    if length < all {
+        bail!("{to} holds {length} bytes of {all}");
     }
-    Ok(rate)
+    let Some(at_work) = rate_at_work(&seen, all) else { return Ok(rate) };
+    teller.say(format_args!("{to}: {at_work:.1} MB/s while all are at work"));
+    Ok(at_work)
+}
+
+fn length_of(cell: &LabCell, path: &str) -> Result<u64> {
+    let told = cell.ask("c01", &["stat", "--json", path])?;
+    let stored: Value = serde_json::from_str(&told).context("stat as JSON")?;
+    Ok(stored["length"].as_u64().unwrap_or_default())
+}
+
+/// How long a stream was, and when, until its producers have ended.
+fn lengths(cell: &LabCell, path: &str, has_ended: &AtomicBool) -> Vec<(Instant, u64)> {
+    let mut seen = Vec::new();
+    while !has_ended.load(Ordering::Relaxed) {
+        // One look fewer: the rate is of those that were had.
+        if let Ok(length) = length_of(cell, path) {
+            seen.push((Instant::now(), length));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    seen
+}
+
+/// MB/s between the first look at which a twentieth was there and the last at which no more than
+/// three fifths were (SR3); none where there are no two such looks.
+fn rate_at_work(seen: &[(Instant, u64)], all: u64) -> Option<f64> {
+    let [least, most] = JUDGED_PERCENT.map(|percent| all / 100 * percent);
+    let judged = || seen.iter().filter(|(_, length)| (least..=most).contains(length));
+    let ((began, first), (ended, last)) = (judged().next()?, judged().next_back()?);
+    let took = ended.duration_since(*began).as_secs_f64();
+    (took > 0.0).then(|| (last - first) as f64 / 1e6 / took)
 }
 
 /// So many readers read all of a stream each; MB/s.
@@ -243,4 +288,22 @@ fn busy_ticks() -> Result<u64> {
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("names of the soak's own")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate_at_work;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_rate_is_judged_while_all_are_at_work_and_not_by_how_they_begin_and_end() {
+        let began = Instant::now();
+        let at = |second: u64, megabytes: u64| {
+            (began + Duration::from_secs(second), megabytes * 1_000_000)
+        };
+        let seen = [at(0, 0), at(5, 1), at(6, 10), at(7, 20), at(9, 50), at(20, 90), at(40, 100)];
+        let rate = rate_at_work(&seen, 100_000_000).expect("looks enough");
+        assert!((rate - 40.0 / 3.0).abs() < 1e-6, "{rate}");
+        assert_eq!(rate_at_work(&seen[..3], 100_000_000), None, "one look tells no rate");
+    }
 }
