@@ -2,13 +2,15 @@
 //!
 //! - GL1: so many calls to one member are under way at most; what comes beyond is as good as lost,
 //!   which the group is made for.
+//! - GL2: whoever is in charge is answered though it is no member for all that is known here: that
+//!   it is one stands among the records that this member lacks, and gets by its answers alone.
 
 use cairn_consensus::TICK;
 use cairn_env::{Effect, EffectId, Now};
 use cairn_master_core::LogJob;
 use cairn_master_core::record::RECORD_LEVEL;
 use cairn_protocol::{ConsensusMessage, ConsensusMessages};
-use cairn_types::{LogIndex, Members, ServerId, Term, Time};
+use cairn_types::{Address, LogIndex, Members, ServerId, Term, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub(crate) struct GroupLink {
     stamps: BTreeMap<ServerId, u64>,
     /// Up to which level each member can apply records, as it said last.
     levels: BTreeMap<ServerId, u32>,
+    /// Who is in charge, where this member was away while that one came in (GL2).
+    stranger: Option<(ServerId, Address)>,
 }
 
 impl GroupLink {
@@ -63,6 +67,21 @@ impl GroupLink {
         self.levels.insert(member, level);
     }
 
+    /// One that is in charge speaks, and is no member for all that is known here (GL2).
+    pub(crate) fn meet(&mut self, stranger: ServerId, address: &Address) {
+        if !address.as_str().is_empty() {
+            // The last one that is in charge is enough.
+            self.stranger = Some((stranger, address.clone()));
+        }
+    }
+
+    /// Where a member is reached, or who is in charge and no member yet.
+    pub(crate) fn address_of(&self, server: ServerId, members: &Members) -> Option<Address> {
+        let stranger = self.stranger.as_ref().filter(|(id, _)| *id == server);
+        let member = members.get(server).map(|member| &member.address);
+        member.or(stranger.map(|(_, address)| address)).cloned()
+    }
+
     /// The level of records that all these members can apply, `me` among them; of one that has said
     /// nothing yet, 0.
     pub(crate) fn level(&self, members: &Members, me: ServerId) -> u32 {
@@ -83,7 +102,9 @@ impl GroupLink {
         let stamp = now.time.as_nanos();
         for (server, messages) in packed(messages) {
             // Who is no member any more is told nothing.
-            let Some(member) = members.get(server) else { continue };
+            let Some(to) = self.address_of(server, members) else { continue };
+            let me = messages.first().map(|message| message.from);
+            let me = me.and_then(|me| members.get(me));
             let under_way = self.under_way.entry(server).or_default();
             if *under_way >= CALLS_MAX {
                 continue;
@@ -94,7 +115,7 @@ impl GroupLink {
             self.calls.insert(id, server);
             calls.push(Effect::Call {
                 id,
-                to: member.address.clone(),
+                to,
                 server,
                 request: ConsensusMessages {
                     messages,
@@ -103,6 +124,7 @@ impl GroupLink {
                     stamp,
                     echo,
                     record_level: RECORD_LEVEL,
+                    address: me.map(|me| me.address.clone()).unwrap_or_default(),
                 }
                 .into(),
                 payload: bytes::Bytes::new(),
@@ -139,7 +161,7 @@ mod tests {
     use super::{CALL_SIZE, CALLS_MAX, GroupLink, RECORD_LEVEL, packed};
     use cairn_env::{Effect, EffectId, Now};
     use cairn_protocol::{ConsensusEntry, ConsensusMessage, Request};
-    use cairn_types::{LogIndex, Member, Members, ServerId, Term, Time};
+    use cairn_types::{Address, LogIndex, Member, Members, ServerId, Term, Time};
 
     fn message(to: u64, size: usize) -> ConsensusMessage {
         let entry = ConsensusEntry { data: vec![0; size].into(), ..ConsensusEntry::default() };
@@ -162,6 +184,33 @@ mod tests {
             told,
             [(1, vec![10, 30]), (2, vec![20, 40]), (1, vec![CALL_SIZE]), (1, vec![50])]
         );
+    }
+
+    #[test]
+    fn who_is_in_charge_is_answered_though_it_came_in_while_this_member_was_away() {
+        let member = |id: u64| {
+            let address = Address::new(format!("m{id}:1"));
+            Member { id: ServerId::new(id), address, ..Member::default() }
+        };
+        let members = Members { all: vec![member(1), member(2)], ..Members::default() };
+        let (mut link, now) = (GroupLink::default(), Now::default());
+        let to = |link: &mut GroupLink, server: u64| {
+            let message = ConsensusMessage { from: ServerId::new(1), ..message(server, 1) };
+            let calls = link.send((now, None), vec![message], &members, || EffectId(server));
+            let told = calls.into_iter().map(|call| match call {
+                Effect::Call { to, request: Request::ConsensusMessages(them), .. } => {
+                    (to, them.address)
+                }
+                other => panic!("{other:?}"),
+            });
+            told.collect::<Vec<_>>()
+        };
+        let (one, two, nine) = (Address::new("m1:1"), Address::new("m2:1"), Address::new("m9:1"));
+        assert_eq!(to(&mut link, 2), [(two, one.clone())], "it says where it is itself");
+        assert!(to(&mut link, 9).is_empty(), "who is no member is told nothing");
+        link.meet(ServerId::new(9), &nine);
+        assert_eq!(to(&mut link, 9), [(nine, one)], "GL2");
+        assert!(to(&mut link, 8).is_empty(), "and nobody else is");
     }
 
     #[test]

@@ -328,7 +328,7 @@ impl GroupMember {
         id: EffectId,
         (server, request): (ServerId, Request),
     ) -> Option<Effect<LogJob>> {
-        let to = self.consensus.members().get(server)?.address.clone();
+        let to = self.link.address_of(server, self.consensus.members())?;
         let (payload, deadline) = (bytes::Bytes::new(), now + PATIENCE);
         Some(Effect::Call { id, to, server, request, payload, deadline })
     }
@@ -392,6 +392,16 @@ impl GroupMember {
             self.link.note(from, (them.stamp, them.record_level));
         }
         let members = self.consensus.members();
+        let leads = |it: &&ConsensusMessage| {
+            let says = matches!(it.kind, ConsensusKind::Append | ConsensusKind::Heartbeat);
+            let is_here = it.to == self.hello.server && it.term >= self.consensus.term();
+            is_here && (says || it.checkpoint.is_some())
+        };
+        if let Some(stranger) = them.messages.iter().find(leads).map(|it| it.from)
+            && members.get(stranger).is_none()
+        {
+            self.link.meet(stranger, &them.address);
+        }
         // GM2
         let is_out = them.messages.iter().any(|it| members.get(it.from).is_none());
         // Nobody ends for a step that this disk may forget (MS3).

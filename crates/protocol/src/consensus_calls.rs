@@ -4,7 +4,7 @@
 //! and only values are handed to the library.
 
 use bytes::Bytes;
-use cairn_types::{LogIndex, Members, MembersChange, ServerId, Term};
+use cairn_types::{Address, LogIndex, Members, MembersChange, ServerId, Term};
 
 cairn_types::code! {
     /// Which message.
@@ -92,6 +92,9 @@ cairn_types::message! {
         /// The highest level of records that the sender can apply; of a build that does not say
         /// it, 0.
         6 => record_level: u32,
+        /// How others reach the sender: whoever was away while it came in does not know it. Of a
+        /// build that does not say it, empty.
+        7 => address: Address,
     }
 }
 cairn_types::message! {

@@ -34,8 +34,10 @@ pub fn pinned() -> Vec<Scenario> {
             "a master that started anew before it was told of its group could not come in again",
         ),
     ];
-    let of_groups_with_people =
-        [(19, "a master refused whom it had answered in the turn in which it lost charge")];
+    let of_groups_with_people = [
+        (19, "a master refused whom it had answered in the turn in which it lost charge"),
+        (105, "a member that came back did not know where who was in charge is, and stayed behind"),
+    ];
     let healing = [
         (10, "a copy of a server's disk was leased a chunk while the server's own lease ran"),
         (88, "a balance that was ordered while the last one's end was logged had no end"),
