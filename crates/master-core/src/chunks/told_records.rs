@@ -68,6 +68,7 @@ fn tell_set(
     fleet: &Fleet,
     (name, handle, version): (&'static str, ChunkHandle, ChunkVersion),
 ) {
+    assert!(version > ChunkVersion::default(), "what is logged of a set has a version");
     let known: Vec<_> = fleet.locations().of(handle).collect();
     let (set, stale): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|(_, replica)| replica.is_current(version));

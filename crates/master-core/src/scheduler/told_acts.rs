@@ -86,6 +86,7 @@ pub(super) fn expire(
     now: Time,
 ) -> Vec<(ChunkHandle, GrantedLease)> {
     let expired = leases.expire(now);
+    assert!(expired.iter().all(|(_, lease)| now >= lease.until), "a lease lasts until its time");
     // What was over before has been told.
     let ran_out = expired.iter().filter(|(_, lease)| lease.status != LeaseStatus::Over);
     for (handle, lease) in ran_out {
