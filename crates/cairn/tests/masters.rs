@@ -249,6 +249,29 @@ fn a_master_that_lost_its_disk_comes_back_at_its_own_address() {
     assert_eq!(cell.ok(["ls", "/"]).lines().count(), 2);
 }
 
+/// Seed 105: of the two that are left one was away while the other came into the group.
+#[test]
+fn a_master_that_was_away_elects_one_that_it_has_never_heard_of_and_has_what_that_has() {
+    let mut cell = GroupCell::with(MastersPlan::Growing(3), 0);
+    let at: Vec<String> = cell.masters.iter().map(|it| it.address().to_owned()).collect();
+    let two = format!("{},{}", at[1], at[2]);
+    cell.ok_at(&at[0], &["masters", "add", &two]);
+    cell.masters[2].kill();
+    let known = format!("{},{}", at[0], at[1]);
+    cell.ok_at(&known, &["masters", "replace", &at[0], &at[3]]);
+    cell.masters[0].await_end().expect("whoever was taken out ends");
+    let left = format!("{},{}", at[1], at[3]);
+    cell.ok_at(&left, &["mkdir", "/while-away"]);
+    // The one that both of the others know is gone: nobody but the newcomer can be in charge.
+    cell.masters[1].kill();
+    cell.masters[2].restart().expect("starts");
+    cell.ok_at(&at[3], &["--deadline", "20", "mkdir", "/elected"]);
+    await_until("it to have what there is", || {
+        let names = cell.ask_at(&at[2], &["ls", "--read-only", "/"]);
+        names.is_ok_and(|it| it.contains("while-away") && it.contains("elected"))
+    });
+}
+
 #[test]
 fn the_only_master_of_a_cell_is_replaced_in_one_step_and_everybody_follows() {
     let mut cell = GroupCell::with(MastersPlan::Growing(1), 3);

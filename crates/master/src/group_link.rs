@@ -2,8 +2,9 @@
 //!
 //! - GL1: so many calls to one member are under way at most; what comes beyond is as good as lost,
 //!   which the group is made for.
-//! - GL2: whoever is in charge is answered though it is no member for all that is known here: that
-//!   it is one stands among the records that this member lacks, and gets by its answers alone.
+//! - GL2: whoever speaks is answered where it says that it is, though it is no member for all that
+//!   is known here: that it is one may stand among the records that this member lacks, and gets by
+//!   its answers alone. Without its answers no other might be elected.
 
 use cairn_consensus::TICK;
 use cairn_env::{Effect, EffectId, Now};
@@ -18,6 +19,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Calls under way to one member (GL1).
 const CALLS_MAX: usize = 100;
+/// Whom this member does not know and answers, at once: a group has no more members (GL2).
+const STRANGERS_MAX: usize = 16;
 /// About the most bytes of records in one call.
 const CALL_SIZE: usize = 1 << 20;
 
@@ -31,8 +34,8 @@ pub(crate) struct GroupLink {
     stamps: BTreeMap<ServerId, u64>,
     /// Up to which level each member can apply records, as it said last.
     levels: BTreeMap<ServerId, u32>,
-    /// Who is in charge, where this member was away while that one came in (GL2).
-    stranger: Option<(ServerId, Address)>,
+    /// Where those are that have spoken and are no members as far as is known (GL2).
+    strangers: BTreeMap<ServerId, Address>,
 }
 
 impl GroupLink {
@@ -67,19 +70,23 @@ impl GroupLink {
         self.levels.insert(member, level);
     }
 
-    /// One that is in charge speaks, and is no member for all that is known here (GL2).
+    /// One speaks that is no member for all that is known here (GL2).
     pub(crate) fn meet(&mut self, stranger: ServerId, address: &Address) {
-        if !address.as_str().is_empty() {
-            // The last one that is in charge is enough.
-            self.stranger = Some((stranger, address.clone()));
+        if address.as_str().is_empty() {
+            // A build that does not say where it is: it is told nothing.
+            return;
         }
+        while self.strangers.len() >= STRANGERS_MAX && !self.strangers.contains_key(&stranger) {
+            // It speaks again, if it is one that counts.
+            self.strangers.pop_first();
+        }
+        self.strangers.insert(stranger, address.clone());
     }
 
-    /// Where a member is reached, or who is in charge and no member yet.
+    /// Where a member is reached, or one that has spoken.
     pub(crate) fn address_of(&self, server: ServerId, members: &Members) -> Option<Address> {
-        let stranger = self.stranger.as_ref().filter(|(id, _)| *id == server);
         let member = members.get(server).map(|member| &member.address);
-        member.or(stranger.map(|(_, address)| address)).cloned()
+        member.or_else(|| self.strangers.get(&server)).cloned()
     }
 
     /// The level of records that all these members can apply, `me` among them; of one that has said
@@ -100,11 +107,11 @@ impl GroupLink {
     ) -> Vec<Effect<LogJob>> {
         let (mut calls, (applied, term)) = (Vec::new(), applied.unwrap_or_default());
         let stamp = now.time.as_nanos();
+        let me = messages.first().and_then(|message| members.get(message.from));
+        let address = me.map(|me| me.address.clone()).unwrap_or_default();
         for (server, messages) in packed(messages) {
-            // Who is no member any more is told nothing.
+            // Who is no member and has not spoken is told nothing.
             let Some(to) = self.address_of(server, members) else { continue };
-            let me = messages.first().map(|message| message.from);
-            let me = me.and_then(|me| members.get(me));
             let under_way = self.under_way.entry(server).or_default();
             if *under_way >= CALLS_MAX {
                 continue;
@@ -124,7 +131,7 @@ impl GroupLink {
                     stamp,
                     echo,
                     record_level: RECORD_LEVEL,
-                    address: me.map(|me| me.address.clone()).unwrap_or_default(),
+                    address: address.clone(),
                 }
                 .into(),
                 payload: bytes::Bytes::new(),
@@ -158,7 +165,7 @@ fn packed(messages: Vec<ConsensusMessage>) -> Vec<(ServerId, Vec<ConsensusMessag
 
 #[cfg(test)]
 mod tests {
-    use super::{CALL_SIZE, CALLS_MAX, GroupLink, RECORD_LEVEL, packed};
+    use super::{CALL_SIZE, CALLS_MAX, GroupLink, RECORD_LEVEL, STRANGERS_MAX, packed};
     use cairn_env::{Effect, EffectId, Now};
     use cairn_protocol::{ConsensusEntry, ConsensusMessage, Request};
     use cairn_types::{Address, LogIndex, Member, Members, ServerId, Term, Time};
@@ -187,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_charge_is_answered_though_it_came_in_while_this_member_was_away() {
+    fn who_speaks_is_answered_though_it_came_in_while_this_member_was_away() {
         let member = |id: u64| {
             let address = Address::new(format!("m{id}:1"));
             Member { id: ServerId::new(id), address, ..Member::default() }
@@ -207,10 +214,12 @@ mod tests {
         };
         let (one, two, nine) = (Address::new("m1:1"), Address::new("m2:1"), Address::new("m9:1"));
         assert_eq!(to(&mut link, 2), [(two, one.clone())], "it says where it is itself");
-        assert!(to(&mut link, 9).is_empty(), "who is no member is told nothing");
+        assert!(to(&mut link, 9).is_empty(), "who is no member and has not spoken is told nothing");
         link.meet(ServerId::new(9), &nine);
         assert_eq!(to(&mut link, 9), [(nine, one)], "GL2");
         assert!(to(&mut link, 8).is_empty(), "and nobody else is");
+        (100..200).for_each(|id| link.meet(ServerId::new(id), &Address::new("m:1")));
+        assert_eq!(link.strangers.len(), STRANGERS_MAX, "however many say so");
     }
 
     #[test]

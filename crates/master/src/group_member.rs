@@ -392,12 +392,8 @@ impl GroupMember {
             self.link.note(from, (them.stamp, them.record_level));
         }
         let members = self.consensus.members();
-        let leads = |it: &&ConsensusMessage| {
-            let says = matches!(it.kind, ConsensusKind::Append | ConsensusKind::Heartbeat);
-            let is_here = it.to == self.hello.server && it.term >= self.consensus.term();
-            is_here && (says || it.checkpoint.is_some())
-        };
-        if let Some(stranger) = them.messages.iter().find(leads).map(|it| it.from)
+        let is_to_me = |it: &&ConsensusMessage| it.to == self.hello.server;
+        if let Some(stranger) = them.messages.iter().find(is_to_me).map(|it| it.from)
             && members.get(stranger).is_none()
         {
             self.link.meet(stranger, &them.address);
