@@ -41,6 +41,7 @@ mod purged;
 mod recovered_by_word;
 mod repair;
 mod slices;
+mod spread;
 mod troubled_grants;
 mod urgent_first;
 mod written_by_producer;
