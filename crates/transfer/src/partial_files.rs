@@ -91,11 +91,11 @@ impl PartialFiles {
             let _ = std::fs::remove_file(path);
         }
         if let Some(cell) = cell {
-            let missing = delete(&cell, in_cell).await;
+            let missing = purge(&cell, in_cell).await;
             if !missing.is_empty() {
                 // Some were being made; they are there now, or never will be.
                 tokio::time::sleep(LATE).await;
-                delete(&cell, missing).await;
+                purge(&cell, missing).await;
             }
         }
     }
@@ -103,7 +103,7 @@ impl PartialFiles {
 
 /// Deletes files for good; those that were not there. The failure that is told is the one for which
 /// they are taken away; one that is left over has a telling name.
-pub(crate) async fn delete(cell: &Cell, files: Vec<CellPath>) -> Vec<CellPath> {
+pub(crate) async fn purge(cell: &Cell, files: Vec<CellPath>) -> Vec<CellPath> {
     let deleted = cell.delete_many(&files, false).await;
     let is_missing = |result: &Result<_, Error>| {
         result.as_ref().is_err_and(|error| error.code() == ErrorCode::NotFound)

@@ -3,7 +3,7 @@
 //! U1 and U2 of an upload hold for it: nothing stands under the name before all of it is there, and
 //! what stands there is replaced only where that was asked for.
 
-use crate::partial_files::delete;
+use crate::partial_files::purge;
 use crate::partial_name::cell_partial_name;
 use crate::upload::{UploadError, UploadOptions};
 use cairn_client::{Cell, Error, may_copy_bytes};
@@ -62,7 +62,7 @@ async fn through(
 ) -> Result<u64, Error> {
     let length = length_of_copy(cell, from, partial).await?;
     if let Err(error) = cell.rename(partial, to, true).await {
-        delete(cell, vec![partial.clone()]).await;
+        purge(cell, vec![partial.clone()]).await;
         return Err(error);
     }
     Ok(length)
