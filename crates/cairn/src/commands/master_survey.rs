@@ -12,10 +12,11 @@
 //!   without a cell, or of another one, has no say in it.
 
 use cairn_client::{Error, ListMastersAnswer, Masters};
+use cairn_env_os::behind_names;
 use cairn_protocol::MasterRole;
 use cairn_types::{Address, CellId};
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::thread::Builder;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -134,7 +135,7 @@ impl<'a> Asking<'a> {
             self.ask(address);
         } else {
             self.running.spawn(async move {
-                let all = behind(&address).await;
+                let all = behind(address.clone()).await;
                 SurveyNews::LeadsTo(address, all)
             });
         }
@@ -151,14 +152,8 @@ impl<'a> Asking<'a> {
     fn take_in(&mut self, news: SurveyNews) {
         match news {
             SurveyNews::LeadsTo(name, all) => match all.as_slice() {
-                // Whoever dials the name says why it leads nowhere.
+                // People know the one by its name; whoever dials it says why it leads nowhere.
                 [] => self.ask(name),
-                // People know it by its name.
-                [one] => {
-                    if self.asked.insert(one.clone()) {
-                        self.ask(name);
-                    }
-                }
                 several => several.iter().for_each(|one| self.ask_once(one)),
             },
             SurveyNews::Said(at, Ok(said)) => self.hear(at, said),
@@ -182,16 +177,13 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// Where a name leads; nowhere, too, where that takes too long. In a thread that nobody waits for:
-/// a name server may take its time.
-async fn behind(name: &Address) -> Vec<Address> {
+/// Where a name leads that leads to several; nowhere, too, where that takes too long. In a thread
+/// that nobody waits for: a name server may take its time.
+async fn behind(name: Address) -> Vec<Address> {
     let (tell, told) = oneshot::channel();
-    let text = name.as_str().to_owned();
     let look = move || {
-        let found: Vec<SocketAddr> =
-            text.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
         // Where it took too long, nobody listens.
-        let _ = tell.send(found.iter().map(|one| Address::new(one.to_string())).collect());
+        let _ = tell.send(behind_names(&[name]));
     };
     // Where no thread can be had, `told` says so.
     let _ = Builder::new().name("cairn-names".to_owned()).spawn(look);
