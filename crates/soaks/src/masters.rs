@@ -94,8 +94,7 @@ pub(crate) fn run(cell: &mut CellProcesses, options: &SoakOptions, teller: &Tell
     let read_on = Readers::start(&place, "read")?;
     let judged = followers.judge(&appended, teller);
     read_on.judge(&appended, teller).and(judged)?;
-    ensure!(report.missed().is_empty(), "missed: {}", report.missed().join("; "));
-    Ok(())
+    report.verdict()
 }
 
 /// Judges how those fared who took a shadow's word meanwhile.

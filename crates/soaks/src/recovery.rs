@@ -120,10 +120,7 @@ fn each_client(act: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
 pub(crate) fn run(program: &Program, options: &SoakOptions, teller: &Teller) -> Result<()> {
     let mut report = Report::default();
     measure_all(program, options, teller, &mut report)?;
-    match report.missed() {
-        [] => Ok(()),
-        missed => bail!("missed: {}", missed.join("; ")),
-    }
+    report.verdict()
 }
 
 /// The same, as lines of a report.

@@ -1,5 +1,6 @@
 //! What a soak found, a line each: what, what is asked, what was measured, and whether it holds.
 
+use anyhow::{Result, ensure};
 use std::fmt::Display;
 
 /// The lines so far.
@@ -47,6 +48,16 @@ impl Report {
         self.line(what, format!("at least {asked}"), format!("{measured:.3}"), holds);
     }
 
+    /// Whether all holds.
+    ///
+    /// # Errors
+    /// With what does not.
+    pub(crate) fn verdict(&self) -> Result<()> {
+        let missed = self.missed();
+        ensure!(missed.is_empty(), "{} do not hold: {}", missed.len(), missed.join("; "));
+        Ok(())
+    }
+
     /// How many lines there are.
     pub(crate) fn lines(&self) -> usize {
         self.lines
@@ -68,12 +79,14 @@ mod tests {
         report.at_most("a span", "s", 5.0, 5.0);
         report.at_least("a share", 0.9, 0.9);
         report.works("one", Ok("well".to_owned()));
-        assert!(report.missed().is_empty());
+        assert!(report.missed().is_empty() && report.verdict().is_ok());
         report.at_most("long", "s", 5.0, 5.1);
         report.at_least("little", 0.9, 0.89);
         report.works("other", Err(anyhow::anyhow!("no")));
         report.at_least("nothing", 0.9, f64::NAN);
         assert_eq!(report.missed(), ["long", "little", "other", "nothing"]);
         assert_eq!(report.lines(), 7);
+        let told = report.verdict().expect_err("four").to_string();
+        assert_eq!(told, "4 do not hold: long; little; other; nothing");
     }
 }

@@ -64,10 +64,7 @@ pub(crate) fn run(program: &Program, options: &SoakOptions, teller: &Teller) -> 
             measure(path, (program, options), teller, &mut report)?;
         }
     }
-    match report.missed() {
-        [] => Ok(()),
-        missed => bail!("missed: {}", missed.join("; ")),
-    }
+    report.verdict()
 }
 
 type Measure = fn(&str, (&Program, &SoakOptions), &Teller, &mut Report) -> Result<()>;
