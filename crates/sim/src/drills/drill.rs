@@ -67,7 +67,7 @@ impl Drill {
         Self { rule: Some(rule), ..self }
     }
 
-    /// It does not complain of the bug that is planted for its rule: it tells of another.
+    /// It does not complain of the bug that is planted for its rule; why was not looked into.
     pub(super) const fn past_its_plant(self) -> Self {
         Self { shows_plant: false, ..self }
     }

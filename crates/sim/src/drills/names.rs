@@ -71,7 +71,7 @@ fn create(name: &str) -> ClientOp {
     ClientOp::Create { path: path(name), content: Content::Bytes, or_open: false }
 }
 
-fn delete(name: &str) -> ClientOp {
+pub(super) fn delete(name: &str) -> ClientOp {
     ClientOp::Delete { path: path(name), recursive: false }
 }
 

@@ -4,10 +4,10 @@
 
 use super::drill::Drill;
 use super::masters::{leased_file, stop_primary_before_it_acknowledges};
-use super::names::{make_anew, stat, still_there, until_seen};
+use super::names::{delete, make_anew, stat, still_there, until_seen};
 use super::script::DrillScript;
 use crate::checkers::Verdict;
-use crate::operations::{ClientOp, path};
+use crate::operations::path;
 use crate::prober::send;
 use bytes::Bytes;
 use cairn_env_sim::{NodeId, SeenRequest};
@@ -81,10 +81,6 @@ fn by_charge(script: &mut DrillScript) -> Result<(NodeId, [NodeId; 2]), String> 
     let others: Vec<NodeId> = others.collect();
     let others = <[NodeId; 2]>::try_from(others).map_err(|_| "not three masters".to_owned())?;
     Ok((in_charge, others))
-}
-
-fn delete(name: &str) -> ClientOp {
-    ClientOp::Delete { path: path(name), recursive: false }
 }
 
 /// The master in charge stands still. Meanwhile another one takes over, and a file is deleted. What
