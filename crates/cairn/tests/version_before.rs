@@ -27,14 +27,17 @@ fn a_cell_goes_on_with_what_the_version_before_has_stored() {
     assert_eq!(cell.ok(["cat", "/made/log"]), "one\ntwo\n".repeat(3));
     assert!(cell.ok(["policy", "/made", "--json"]).contains("\"replication\":2"));
     cell.ok(["stat", "/made/last"]);
+    // Its disks come from a machine that went down: what was deleted is in doubt until it is back,
+    // and nothing is wrong with that.
+    assert!(cell.ok(["fsck", "--data"]).contains("SUSPECT"));
     // What was removed can be brought back, and all of it goes on.
     cell.ok(["undelete", "/gone"]);
     assert_eq!(cell.ok(["cat", "/gone/file"]), "one\ntwo\n");
     let line = cell.file("line", b"three\n");
     cell.ok(["append", "/made/log", &line]);
     assert!(cell.ok(["cat", "/made/log"]).ends_with("three\n"));
-    // Its disks come from a machine that went down: what nobody asked for while it was deleted is
-    // made whole once it is back, and then nothing is found any more.
+    // What nobody asked for while it was deleted is made whole once it is back, and then nothing is
+    // found any more.
     cell.ok(["fsck", "--data", "--repair"]);
     cell.ok(["fsck", "--data"]);
 }

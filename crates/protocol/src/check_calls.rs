@@ -56,6 +56,8 @@ cairn_types::message! {
         11 => clone: Option<CloneStatus>,
         /// None where it lacks nothing, or is being copied.
         12 => waits: Option<ChunkWait>,
+        /// Only deleted files have it: what ails it is seen to when it is brought back.
+        13 => deleted: bool,
     }
 }
 cairn_types::message! {

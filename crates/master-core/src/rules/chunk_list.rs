@@ -142,6 +142,7 @@ fn listed(
         missing: lost.take(MISSING_MAX).filter_map(missing).collect(),
         clone,
         waits,
+        deleted: view.state.sharing().is_hidden(handle, chunk),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::stderr::say;
 use cairn_client::{Cell, Error};
 use cairn_protocol::{
     CheckReplica, ErrorCode, ListedChunk, ListedReplica, ReplicaFault, ReplicaReport, ServerState,
-    ServerStatus,
+    ServerStatus, WaitReason,
 };
 use cairn_transfer::Progress;
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
@@ -180,18 +180,22 @@ fn judge(
     chunk: &ListedChunk,
     told: &BTreeMap<(ChunkHandle, ServerId), Result<ReplicaCheck, Error>>,
 ) -> CheckedChunk {
-    let ListedChunk { handle, goal, .. } = *chunk;
-    let (mut findings, mut sound, mut bytes, mut unasked) = (Vec::new(), Vec::new(), 0, 0);
+    let ListedChunk { handle, goal, deleted, .. } = *chunk;
+    let to_person = chunk.waits.is_some_and(|wait| wait.why == WaitReason::NoSource);
+    let mut checked = CheckedChunk { handle, goal, deleted, to_person, ..CheckedChunk::default() };
+    let (mut findings, mut sound) = (Vec::new(), Vec::new());
     for replica in &chunk.replicas {
         let Some(at) = servers.get(&replica.server) else { continue };
         let before = findings.len();
         match told.get(&(handle, replica.server)) {
             Some(Ok(check)) => {
-                bytes += check.bytes;
+                checked.bytes += check.bytes;
                 let kept = lost.contains(&(handle, replica.server));
                 judge_replica(chunk, (replica, at, kept), check, &mut findings);
-                if findings.len() == before {
-                    sound.push((at, &check.replica));
+                match findings.get(before..) {
+                    Some([Finding { code: FindingCode::Suspect, .. }]) => checked.doubted += 1,
+                    Some([]) => sound.push((at, &check.replica)),
+                    _ => {}
                 }
             }
             Some(Err(error)) if error.code() == ErrorCode::NoSuchChunk => {
@@ -201,28 +205,39 @@ fn judge(
             Some(Err(error)) => {
                 let what = format!("the server could not be asked: {error}");
                 findings.push(Finding::of(chunk, FindingCode::NotAsked, what).on(at));
-                unasked += 1;
+                checked.unasked += 1;
             }
             None => {}
         }
     }
     findings.extend(different_lengths(chunk, &sound));
-    let good = u32::try_from(sound.len()).unwrap_or(u32::MAX);
-    let count = match unasked {
-        0 => format!("{good} of {goal} replicas are good"),
-        _ => format!("{good} of {goal} replicas are good, {unasked} could not be asked for"),
-    };
-    if good + unasked == 0 {
+    checked.good = u32::try_from(sound.len()).unwrap_or(u32::MAX);
+    checked.replicas = chunk.replicas.len() as u64;
+    findings.extend(what_is_lacking(chunk, &checked));
+    CheckedChunk { findings, ..checked }
+}
+
+/// Whether a chunk has fewer good replicas than it should, or none.
+fn what_is_lacking(chunk: &ListedChunk, checked: &CheckedChunk) -> Option<Finding> {
+    let CheckedChunk { goal, good, unasked, doubted, .. } = *checked;
+    let find = |code, what| Some(Finding::of(chunk, code, what));
+    if checked.is_beyond_repair() {
         let named = chunk.missing.iter().map(|it| it.at.address.to_string());
         let named = named.collect::<Vec<_>>().join(", ");
         let whom = if named.is_empty() { "nobody known".to_owned() } else { named };
         let what = format!("no replica is good; those that died held it: {whom}");
-        findings.push(Finding::of(chunk, FindingCode::NoGoodReplica, what));
-    } else if good + unasked < goal {
-        findings.push(Finding::of(chunk, FindingCode::BelowGoal, count));
+        return find(FindingCode::NoGoodReplica, what);
     }
-    let replicas = chunk.replicas.len() as u64;
-    CheckedChunk { handle, goal, good, unasked, replicas, bytes, findings }
+    if good + unasked + checked.resting() >= goal {
+        return None;
+    }
+    let also = match (unasked, doubted) {
+        (0, 0) => String::new(),
+        (0, _) => format!(", {doubted} become so once they are compared"),
+        (_, 0) => format!(", {unasked} could not be asked for"),
+        _ => format!(", {unasked} could not be asked for, {doubted} are in doubt"),
+    };
+    find(FindingCode::BelowGoal, format!("{good} of {goal} replicas are good{also}"))
 }
 
 /// What is wrong with one replica.
@@ -313,7 +328,7 @@ mod tests {
     use super::{FindingCode, ReplicaCheck, judge};
     use crate::commands::fsck::findings::Tally;
     use cairn_client::Error;
-    use cairn_protocol::{ErrorCode, Failure, ListedChunk, ListedReplica};
+    use cairn_protocol::{ChunkWait, ErrorCode, Failure, ListedChunk, ListedReplica, WaitReason};
     use cairn_types::{ChunkHandle, ReplicaAt, ServerId};
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -368,5 +383,36 @@ mod tests {
         let mut tally = Tally::default();
         tally.count(&checked);
         assert_eq!((tally.lost, tally.beyond_repair, tally.to_repair.len()), (1, 1, 0));
+    }
+    #[test]
+    fn what_is_only_in_doubt_is_repaired_by_itself_or_rests_or_waits_for_a_person() {
+        let handle = ChunkHandle::new(7);
+        let ids = || (1..=3).map(ServerId::new);
+        let at = |server| (server, ReplicaAt { server, ..ReplicaAt::default() });
+        let servers: BTreeMap<ServerId, ReplicaAt> = ids().map(at).collect();
+        let doubted = |server| ListedReplica { server, suspect: true, ..ListedReplica::default() };
+        let wait = |why| Some(ChunkWait { why, left_ms: 0 });
+        let all = ListedChunk {
+            handle,
+            goal: 3,
+            replicas: ids().map(doubted).collect(),
+            waits: wait(WaitReason::Turn),
+            ..ListedChunk::default()
+        };
+        let told = ids().map(|server| ((handle, server), Ok(ReplicaCheck::default()))).collect();
+        let found = |chunk: &ListedChunk| {
+            let checked = judge((&servers, &BTreeSet::new()), chunk, &told);
+            let mut tally = Tally::default();
+            tally.count(&checked);
+            let said = checked.findings.get(3).map(|it| it.code);
+            let repaired = tally.to_repair.len();
+            (said, [tally.lacking, tally.lost, tally.beyond_repair], repaired)
+        };
+        assert_eq!(found(&all), (Some(FindingCode::BelowGoal), [1, 0, 0], 1), "H1");
+        let deleted = ListedChunk { deleted: true, ..all.clone() };
+        assert_eq!(found(&deleted), (None, [0, 0, 0], 0), "nobody asks for it");
+        let to_person = ListedChunk { waits: wait(WaitReason::NoSource), ..all };
+        let stands = (Some(FindingCode::NoGoodReplica), [1, 0, 1], 0);
+        assert_eq!(found(&to_person), stands, "it can be read, and nothing goes on by itself");
     }
 }

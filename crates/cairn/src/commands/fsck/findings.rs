@@ -153,19 +153,50 @@ impl Finding {
 }
 
 /// A chunk that was checked.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CheckedChunk {
     pub(crate) handle: ChunkHandle,
     pub(crate) goal: u32,
+    /// Only deleted files have it.
+    pub(crate) deleted: bool,
+    /// No copy comes of what there is before a person decides, or a server comes back.
+    pub(crate) to_person: bool,
     /// Replicas that are good, as their servers say.
     pub(crate) good: u32,
     /// Replicas whose servers could not be asked: neither good nor bad.
     pub(crate) unasked: u32,
+    /// Replicas that nothing ails but that they may have lost bytes: they can be read, and the
+    /// master takes them for current by itself where all of a set are here (R28).
+    pub(crate) doubted: u32,
     /// Replicas that were asked for.
     pub(crate) replicas: u64,
     /// Bytes that were verified.
     pub(crate) bytes: u64,
     pub(crate) findings: Vec<Finding>,
+}
+
+impl CheckedChunk {
+    /// Whether nothing of it can be read.
+    fn is_lost(&self) -> bool {
+        self.good + self.unasked + self.doubted == 0
+    }
+
+    /// Replicas in doubt of a deleted file: nobody asks for them until it is brought back.
+    pub(crate) fn resting(&self) -> u32 {
+        if self.deleted { self.doubted } else { 0 }
+    }
+
+    /// Whether no waiting helps.
+    pub(crate) fn is_beyond_repair(&self) -> bool {
+        self.good + self.unasked == 0 && (self.doubted == 0 || self.to_person)
+    }
+
+    /// Whether something is to be done for it, and will be.
+    fn is_to_repair(&self) -> bool {
+        let rests = |code| self.deleted && code == FindingCode::Suspect;
+        let ails = |it: &Finding| !it.code.is_harmless() && !rests(it.code);
+        !self.is_beyond_repair() && self.findings.iter().any(ails)
+    }
 }
 
 /// All that was found.
@@ -194,14 +225,12 @@ impl Tally {
         self.chunks += 1;
         self.replicas += chunk.replicas;
         self.bytes += chunk.bytes;
-        let perhaps = chunk.good + chunk.unasked;
-        self.lacking += u64::from(chunk.good < chunk.goal);
-        self.lost += u64::from(perhaps == 0);
-        let ails = chunk.findings.iter().any(|finding| !finding.code.is_harmless());
-        if ails && perhaps > 0 {
+        self.lacking += u64::from(chunk.good + chunk.resting() < chunk.goal);
+        self.lost += u64::from(chunk.is_lost());
+        self.beyond_repair += u64::from(chunk.is_beyond_repair());
+        if chunk.is_to_repair() {
             self.to_repair.insert(chunk.handle);
         }
-        self.beyond_repair += u64::from(perhaps == 0);
     }
 
     pub(crate) fn repaired(&mut self, handle: ChunkHandle) {
