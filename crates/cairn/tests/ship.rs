@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -384,6 +384,23 @@ fn a_line_that_is_longer_than_a_record_goes_as_several_and_a_stream_of_bytes_kee
     assert_eq!(ship.cell.ok(["cat", "/b"]), format!("one\n{long}\ntwo\n"));
     let producers = ship.cell.ok(["producers", "/b"]);
     assert!(producers.contains(":/") && producers.contains("ship app.log, offset"), "{producers}");
+}
+
+#[test]
+fn a_link_is_not_followed_and_said_so_unless_its_file_is_shipped_all_the_same() {
+    let ship = Ship::new();
+    ship.log("app.log", "one\n");
+    let elsewhere = ship.cell.file("elsewhere", b"two\n");
+    let links = [("far.log", elsewhere.as_str()), ("now.log", "app.log"), ("none.log", "gone")];
+    for (name, to) in links {
+        symlink(to, ship.at(name)).expect("links");
+    }
+    let done = ship.once(&[]);
+    let said = "far.log is a symbolic link, and not followed";
+    assert!(done.status.success() && done.stderr.matches(said).count() == 1, "{done:?}");
+    assert!(!done.stderr.contains("now.log") && !done.stderr.contains("none.log"), "{done:?}");
+    assert!(ship.once(&["--exclude", "far*"]).stderr.is_empty());
+    assert_eq!(ship.shipped(), "one\n");
 }
 
 #[test]

@@ -185,6 +185,35 @@ fn a_follower_sees_what_is_committed_and_a_reader_may_begin_anywhere() {
 }
 
 #[test]
+fn a_follower_outlasts_a_cell_that_is_away_and_misses_nothing() {
+    let mut cell = cell_with_stream(3);
+    cell.ok(["create", "--layout", "stream", "--content", "bytes", "/b"]);
+    for stream in ["/s", "/b"] {
+        cell.ok_with(["append", "--producer", "p", stream], b"1\n");
+    }
+    let new = |path: &std::path::Path| std::fs::File::create(path).expect("creates");
+    let followers = ["/s", "/b"].map(|stream| {
+        let (out, err) = (cell.local(&format!("of{}", &stream[1..])), cell.local(&stream[1..]));
+        let mut command = cell.command(["tail", "-f", "--deadline", "1", stream]);
+        command.stdout(new(&out)).stderr(new(&err));
+        (KilledOnDrop(command.spawn().expect("starts")), out, err)
+    });
+    followers.iter().for_each(|(_, out, _)| await_output(out, "1\n"));
+    cell.masters[0].kill();
+    followers.iter().for_each(|(.., err)| await_output(err, "tried again every second"));
+    cell.masters[0].restart().expect("starts again");
+    for stream in ["/s", "/b"] {
+        cell.ok_with(["append", "--producer", "p", stream], b"2\n");
+    }
+    for (_, out, err) in &followers {
+        await_output(out, "1\n2\n");
+        await_output(err, "following goes on");
+        let said = std::fs::read_to_string(err).expect("text");
+        assert_eq!(said.lines().count(), 2, "told once: {said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_done_with_a_stream_is_told_in_one_line_with_a_true_hint() {
     let cell = cell_with_stream(3);
     cell.ok_with(["put", "-", "/plain"], b"x\n");
@@ -436,6 +465,66 @@ fn an_input_that_is_another_than_before_is_refused_where_it_would_be_resumed() {
     cell.ok_with(["append", "--producer", "p", "/s"], b"new\n");
     assert_eq!(committed(&cell, "p"), 1);
     assert!(cell.ok(["cat", "/s"]).ends_with("7\n8\nnew\n"), "read whatever its number is");
+}
+
+#[test]
+fn a_last_line_without_its_end_waits_for_it_where_the_input_is_resumed() {
+    let cell = cell_with_stream(3);
+    let resume = |name: &str, stdin: &[u8]| {
+        let arguments = ["append", "--producer", name, "--resume-lines", "-v", "/s"];
+        run(cell.command(arguments), stdin)
+    };
+    // Whoever wrote it was killed in the midst of a line.
+    let torn = resume("p", b"one\ntwo\nthr");
+    assert!(torn.status.success() && torn.stderr.contains("waits for it (3 bytes)"), "{torn:?}");
+    assert!(torn.text().contains("2 are appended"), "{torn:?}");
+    let whole = resume("p", b"one\ntwo\nthree\nfour\n");
+    assert!(whole.status.success() && whole.stderr.is_empty(), "{whole:?}");
+    assert_eq!(cell.ok(["cat", "/s"]), "one\ntwo\nthree\nfour\n");
+    // Without it all of an input is appended, and that is found again.
+    cell.ok_with(["append", "--producer", "q", "/s"], b"five\nsix");
+    let there = resume("q", b"five\nsix");
+    assert!(there.text().contains("2 lines were there, 0 are appended"), "{there:?}");
+    // What is read of several files waits at the end of the last of them alone.
+    let files = [cell.file("first", b"seven\neight"), cell.file("second", b"nine\nt")];
+    let arguments = ["append", "--producer", "r", "--resume-lines", "/s", &files[0], &files[1]];
+    let several = cell.run(arguments);
+    assert!(several.stderr.contains("waits for it (1 byte)"), "{several:?}");
+    assert!(cell.ok(["cat", "/s"]).ends_with("six\nseven\neight\nnine\n"));
+}
+
+#[test]
+fn a_cursor_that_no_line_goes_with_is_said_not_to_be_stored() {
+    let cell = cell_with_stream(3);
+    let append = |stdin: &[u8]| {
+        run(cell.command(["append", "--producer", "p", "--cursor", "all", "/s"]), stdin)
+    };
+    let nothing = append(b"");
+    let said = "the input is empty: the cursor is not stored";
+    assert!(nothing.status.success() && nothing.stderr.contains(said), "{nothing:?}");
+    let one = append(b"one\n");
+    assert!(one.status.success() && one.stderr.is_empty(), "{one:?}");
+}
+
+#[test]
+fn a_copy_of_a_streams_bytes_has_each_record_and_is_said_to_be_no_stream() {
+    let cell = cell_with_stream(3);
+    cell.ok_with(["append", "--producer", "p", "/s"], b"1\n2\n");
+    cell.ok(["producers", "/s", "forget", "p"]);
+    // The same name, and the same numbers.
+    cell.ok_with(["append", "--producer", "p", "/s"], b"3\n4\n");
+    let copied = cell.run(["cp", "--data", "/s", "/bytes"]);
+    let said = "/bytes is a file of records, and no stream as /s is";
+    assert!(copied.status.success() && copied.stderr.contains(said), "{copied:?}");
+    assert_eq!(cell.ok(["cat", "/bytes"]), "1\n2\n3\n4\n");
+    // Where it is to be kept otherwise it cannot share the chunks.
+    cell.ok(["mkdir", "/two"]);
+    cell.ok(["policy", "--replication", "2", "/two"]);
+    let apart = cell.run(["cp", "/s", "/two"]);
+    assert!(apart.stderr.contains("/two/s is a file of records"), "{apart:?}");
+    let shared = cell.run(["cp", "/s", "/shared"]);
+    assert!(shared.status.success() && shared.stderr.is_empty(), "{shared:?}");
+    assert_eq!(cell.json(&["stat", "/shared"])["layout"], "stream");
 }
 
 #[test]

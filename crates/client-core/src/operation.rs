@@ -4,7 +4,7 @@ use crate::masters::shadow_choice::ShadowNotice;
 use crate::producers::ProducerKey;
 use bytes::Bytes;
 use cairn_protocol::{Cursor, Failure, Request, Response};
-use cairn_types::{Address, EntryId, Epoch, RecordNumber, ReplicaAt, Time};
+use cairn_types::{Address, EntryId, Epoch, ProducerId, RecordNumber, ReplicaAt, Time};
 use std::fmt;
 use std::time::Duration;
 
@@ -220,6 +220,9 @@ pub struct ProducerMode {
 pub struct OpenedProducer {
     /// What this client calls it.
     pub producer: ProducerKey,
+    /// What the master calls it: the same at each opening, and another once a person had its name
+    /// forgotten (R47).
+    pub id: ProducerId,
     /// Which opening this is.
     pub epoch: Epoch,
     /// The last record in the stream; the next is the one behind it.

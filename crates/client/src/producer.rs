@@ -505,7 +505,10 @@ impl Cell {
         let Output::ProducerOpened(opened) = self.link.run(open).await? else {
             return Err(Error::mismatched());
         };
-        let OpenedProducer { producer: key, epoch, number, cursor, cursor_gone, .. } = opened;
+        let OpenedProducer { producer: key, id, epoch, number, cursor, cursor_gone, .. } = opened;
+        // Of a name that was forgotten numbers come again: who reads a copy of the bytes, in a file
+        // where records may stand twice, has to tell the two apart (R37, R47).
+        let framed_as = ProducerId::of(&name, SessionId::new(id.get().into()));
         let size_max = self.info().config.append_size_max().min(u64::from(PAYLOAD_SIZE_MAX));
         let size_max = usize::try_from(size_max).unwrap_or(usize::MAX);
         let buffer_size = options.buffer_size.clamp(1, u32::MAX as usize);
@@ -528,7 +531,7 @@ impl Cell {
         let shared = SharedProducer {
             link: Arc::clone(&self.link),
             key,
-            framed_as: is_framed.then(|| ProducerId::of(&name, SessionId::default())),
+            framed_as: is_framed.then_some(framed_as),
             options,
             room: Semaphore::new(buffer_size),
             state: Mutex::new(state),

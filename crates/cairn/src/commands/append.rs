@@ -11,6 +11,7 @@
 //!   after a lost answer may stand there twice (GFS §2.7.1).
 //! - A3: a line without an end is refused once it is longer than any record; it is never read
 //!   into memory whole.
+//! - A4: what was read and not taken has 64 MiB at the most, however long its lines are.
 
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::commands::append_stream::{self, StreamFlags};
@@ -24,12 +25,14 @@ use cairn_types::{Content, Layout};
 use clap::Args;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Records that may wait between the reading thread and the cell.
 const WAITING_MAX: usize = 4096;
-/// Bytes of pieces of a set size that may wait there.
-const WAITING_SIZE_MAX: u64 = 64 << 20;
+/// Bytes that may wait there.
+const WAITING_SIZE_MAX: usize = 64 << 20;
 /// Bytes of what waits that are appended at once.
 const BATCH_SIZE: usize = 256 << 10;
 
@@ -106,11 +109,13 @@ pub(crate) async fn run(
     let file = open_or_make(&append, &to, layout).await?;
     let is_stream = file.entry().layout == Layout::Stream;
     append.stream.check(is_stream, producer, &to)?;
-    let (sender, receiver) = mpsc::channel(cut.waiting_max());
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let sources = append.sources;
     let records = file.entry().content == Content::Records;
     let cutter = Cutter { cut, whole: !records, size_max };
-    std::thread::spawn(move || read_all(sources, cutter, &sender));
+    let (room, runtime) = (Arc::new(Semaphore::new(WAITING_SIZE_MAX)), Handle::current());
+    let reader = InputReader { cutter, sender, room, runtime };
+    std::thread::spawn(move || reader.read_all(sources));
     let producer = producer.unwrap_or(PRODUCER_DEFAULT);
     if is_stream {
         append_stream::run(&append.stream, (&to, producer), receiver, output).await?;
@@ -146,7 +151,27 @@ async fn open_or_make(
     to.cell.create(&to.path, create).await.doing(doing)
 }
 
-pub(super) type Pieces = mpsc::Receiver<Result<Vec<u8>, CliError>>;
+pub(super) type Pieces = mpsc::Receiver<Result<InputPiece, CliError>>;
+
+/// A line, or whatever else is to be a record.
+#[derive(Debug)]
+pub(super) struct InputPiece {
+    pub(super) bytes: Vec<u8>,
+    /// All of it is there. Of the last line of the input nobody knows, where its terminator lacks:
+    /// who wrote it may have been killed.
+    pub(super) is_ended: bool,
+    // What it takes of the room of those that wait (A4).
+    _room: OwnedSemaphorePermit,
+}
+
+/// The thread that reads, and where it hands pieces over.
+struct InputReader {
+    cutter: Cutter,
+    sender: mpsc::Sender<Result<InputPiece, CliError>>,
+    /// Bytes that may wait there (A4).
+    room: Arc<Semaphore>,
+    runtime: Handle,
+}
 
 async fn append_records(
     file: &File,
@@ -184,7 +209,7 @@ async fn next(
 ) -> Result<Option<Vec<u8>>, CliError> {
     match held.take() {
         Some(piece) => Ok(Some(piece)),
-        None => pieces.recv().await.transpose(),
+        None => Ok(pieces.recv().await.transpose()?.map(|piece| piece.bytes)),
     }
 }
 
@@ -193,7 +218,7 @@ async fn append_bytes(file: &File, to: &RemotePath, mut pieces: Pieces) -> Resul
     let limit = batch_limit(to);
     let mut batch = Vec::new();
     while let Some(piece) = pieces.recv().await {
-        let mut piece = piece?;
+        let mut piece = piece?.bytes;
         if !batch.is_empty() && batch.len() + piece.len() > limit {
             file.append(Bytes::from(std::mem::take(&mut batch))).await.doing(doing)?;
         }
@@ -211,41 +236,41 @@ fn batch_limit(to: &RemotePath) -> usize {
     usize::try_from(limit).unwrap_or(BATCH_SIZE).min(BATCH_SIZE)
 }
 
-/// Runs on a thread of its own: reading stdin may wait for ever.
-fn read_all(
-    sources: Vec<PathBuf>,
-    cutter: Cutter,
-    sender: &mpsc::Sender<Result<Vec<u8>, CliError>>,
-) {
-    for source in sources {
-        let shown = source.display().to_string();
-        let doing = || format!("reading {shown}");
-        let done = if shown == "-" {
-            read_one(std::io::stdin().lock(), cutter, sender)
-        } else {
-            std::fs::File::open(&source)
-                .map_err(Cause::from)
-                .and_then(|file| read_one(BufReader::with_capacity(1 << 18, file), cutter, sender))
-        };
-        if let Err(error) = done {
-            let _ = sender.blocking_send(Err(CliError::new(doing(), error)));
-            return;
+impl InputReader {
+    /// Runs on a thread of its own: reading stdin may wait for ever.
+    fn read_all(&self, sources: Vec<PathBuf>) {
+        let last = sources.len().saturating_sub(1);
+        for (nth, source) in sources.into_iter().enumerate() {
+            let shown = source.display().to_string();
+            let is_last = nth == last;
+            let done = if shown == "-" {
+                self.read_one(std::io::stdin().lock(), is_last)
+            } else {
+                std::fs::File::open(&source).map_err(Cause::from).and_then(|file| {
+                    self.read_one(BufReader::with_capacity(1 << 18, file), is_last)
+                })
+            };
+            if let Err(error) = done {
+                let doing = format!("reading {shown}");
+                let _ = self.sender.blocking_send(Err(CliError::new(doing, error)));
+                return;
+            }
         }
     }
-}
 
-fn read_one(
-    mut reader: impl BufRead,
-    cutter: Cutter,
-    sender: &mpsc::Sender<Result<Vec<u8>, CliError>>,
-) -> Result<(), Cause> {
-    while let Some(piece) = cutter.next(&mut reader)? {
-        // Nobody takes it: the other side has failed and says so itself.
-        if sender.blocking_send(Ok(piece)).is_err() {
-            break;
+    fn read_one(&self, mut reader: impl BufRead, is_last: bool) -> Result<(), Cause> {
+        while let Some((bytes, is_ended)) = self.cutter.next(&mut reader)? {
+            let size = u32::try_from(bytes.len().min(WAITING_SIZE_MAX)).unwrap_or(u32::MAX);
+            let room = self.runtime.block_on(self.room.clone().acquire_many_owned(size));
+            let is_ended = is_ended || !is_last;
+            let piece = InputPiece { bytes, is_ended, _room: room.expect("nobody closes it") };
+            // Nobody takes it: the other side has failed and says so itself.
+            if self.sender.blocking_send(Ok(piece)).is_err() {
+                break;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn too_large(what: &str, size_max: u64) -> Cause {
@@ -253,52 +278,44 @@ fn too_large(what: &str, size_max: u64) -> Cause {
     Cause::new(Exit::Usage, why, advice(ErrorCode::RecordTooLarge, Outcome::Refused))
 }
 
-impl Cut {
-    /// Pieces that may wait: large ones are fewer.
-    fn waiting_max(self) -> usize {
-        match self {
-            Self::At(_) => WAITING_MAX,
-            Self::Every(size) => {
-                let count = WAITING_SIZE_MAX / u64::from(size.max(1));
-                usize::try_from(count).unwrap_or(WAITING_MAX).clamp(1, WAITING_MAX)
-            }
-        }
-    }
-}
-
 impl Cutter {
-    /// The next piece; a last one without its terminator is one too.
+    /// The next piece, and whether all of it is there; a last one without its terminator is one.
     ///
     /// # Errors
     /// Where reading fails, or a line is longer than any record (A3).
-    fn next(self, reader: &mut impl BufRead) -> Result<Option<Vec<u8>>, Cause> {
+    fn next(self, reader: &mut impl BufRead) -> Result<Option<(Vec<u8>, bool)>, Cause> {
         let mut piece = Vec::new();
         let size = match self.cut {
             // One byte more than may be: the terminator, or the proof that there is none.
             Cut::At(byte) => reader.take(self.size_max + 1).read_until(byte, &mut piece)?,
             Cut::Every(size) => reader.take(u64::from(size)).read_to_end(&mut piece)?,
         };
-        if let Cut::At(byte) = self.cut
-            && !self.whole
-            && piece.last() == Some(&byte)
-        {
+        let is_ended = match self.cut {
+            Cut::At(byte) => piece.last() == Some(&byte),
+            Cut::Every(_) => true,
+        };
+        if is_ended && !self.whole && matches!(self.cut, Cut::At(_)) {
             piece.pop();
         }
         if piece.len() as u64 > self.size_max {
             return Err(too_large("a line of it", self.size_max));
         }
-        Ok((size > 0).then_some(piece))
+        Ok((size > 0).then_some((piece, is_ended)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Cut, Cutter};
+    use super::{Cut, Cutter, InputReader, WAITING_SIZE_MAX};
+    use std::io::Read;
+    use std::sync::Arc;
+    use tokio::sync::Semaphore;
 
     fn cut(text: &str, cut: Cut, whole: bool) -> Vec<String> {
         let mut reader = text.as_bytes();
         let next = || Cutter { cut, whole, size_max: 8 }.next(&mut reader).expect("reads");
-        std::iter::from_fn(next).map(|piece| String::from_utf8(piece).expect("text")).collect()
+        let text = |(piece, _)| String::from_utf8(piece).expect("text");
+        std::iter::from_fn(next).map(text).collect()
     }
 
     #[test]
@@ -306,6 +323,20 @@ mod tests {
         assert_eq!(cut("a\n\nb", Cut::At(b'\n'), false), ["a", "", "b"]);
         assert_eq!(cut("a\n", Cut::At(b'\n'), false), ["a"]);
         assert_eq!(cut("", Cut::At(b'\n'), false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn of_a_last_line_without_an_end_more_may_come_and_of_nothing_else() {
+        let ends = |text: &str, cut, whole| {
+            let mut reader = text.as_bytes();
+            let next = || Cutter { cut, whole, size_max: 8 }.next(&mut reader).expect("reads");
+            std::iter::from_fn(next).map(|(_, is_ended)| is_ended).collect::<Vec<_>>()
+        };
+        for whole in [false, true] {
+            assert_eq!(ends("a\n\nb", Cut::At(b'\n'), whole), [true, true, false]);
+            assert_eq!(ends("a\n", Cut::At(b'\n'), whole), [true]);
+            assert_eq!(ends("abcde", Cut::Every(2), whole), [true; 3]);
+        }
     }
 
     #[test]
@@ -322,8 +353,33 @@ mod tests {
             let cause = cutter.next(&mut endless).expect_err("no end");
             assert!(cause.why.contains("more than 1048576 bytes"), "{}", cause.why);
         }
-        assert_eq!(Cut::Every(16 << 20).waiting_max(), 4);
-        assert_eq!(Cut::Every(1).waiting_max(), super::WAITING_MAX);
+    }
+
+    #[test]
+    fn what_was_read_and_not_taken_has_so_many_bytes_at_the_most_and_a_large_line_passes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(super::WAITING_MAX);
+        let room = Arc::new(Semaphore::new(WAITING_SIZE_MAX));
+        let cutter = Cutter { cut: Cut::Every(1 << 20), whole: true, size_max: 1 << 20 };
+        let (room_seen, runtime_of_thread) = (room.clone(), runtime.handle().clone());
+        let reader = InputReader { cutter, sender, room, runtime: runtime_of_thread };
+        let count = WAITING_SIZE_MAX / (1 << 20) + 6;
+        let bytes = std::io::repeat(b'x').take((count as u64) << 20);
+        let read = std::thread::spawn(move || {
+            reader.read_one(std::io::BufReader::new(bytes), true).expect("reads");
+        });
+        let mut taken = 0;
+        // The last that has room is waited for, and no more come than have.
+        while taken < count {
+            let piece = runtime.block_on(receiver.recv()).expect("a piece").expect("it reads");
+            let waiting = receiver.len() + 1;
+            assert!(waiting <= WAITING_SIZE_MAX >> 20, "{waiting} MiB wait");
+            assert_eq!(piece.bytes.len(), 1 << 20);
+            taken += 1;
+        }
+        read.join().expect("ends");
+        assert!(runtime.block_on(receiver.recv()).is_none());
+        assert_eq!(room_seen.available_permits(), WAITING_SIZE_MAX, "all is given back");
     }
 
     #[test]

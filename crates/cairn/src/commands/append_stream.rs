@@ -3,9 +3,11 @@
 //! - AS1: with each line goes a cursor, `line N`: so many lines of this input are in the stream.
 //!   Both are committed in one step, so `--resume-lines` goes on behind the last committed line.
 //! - AS2: `--cursor TEXT` goes with the last line, and with no other: once it is there, all are.
+//! - AS3: where the input is resumed, a last line without its end is not appended: who wrote it may
+//!   have been killed, and what takes its place the next time would be passed over as that line.
 
-use crate::cli_error::{Cause, CliError, Doing};
-use crate::commands::append::Pieces;
+use crate::cli_error::{Cause, CliError, Doing, warn};
+use crate::commands::append::{InputPiece, Pieces};
 use crate::exit_codes::Exit;
 use crate::output::Output;
 use crate::session::RemotePath;
@@ -68,6 +70,8 @@ impl StreamFlags {
 struct Lines {
     skipped: u64,
     appended: u64,
+    /// Bytes of a last line without its end (AS3).
+    waiting: usize,
 }
 
 /// Appends all pieces.
@@ -94,13 +98,24 @@ pub(super) async fn run(
     done.and(flushed)?;
     let (number, _) = producer.committed();
     producer.close().await.doing(doing)?;
-    let Lines { skipped, appended } = lines;
+    let Lines { skipped, appended, waiting } = lines;
+    if waiting > 0 {
+        let bytes = if waiting == 1 { "byte" } else { "bytes" };
+        warn(&format!(
+            "the last line of the input has no end, and waits for it ({waiting} {bytes}): it is \
+             not appended"
+        ));
+    }
+    if flags.cursor.is_some() && appended == 0 {
+        warn("the input is empty: the cursor is not stored, for it goes with a line");
+    }
     let value = json!({
         "path": to.path.as_str(),
         "producer": name,
         "number": number,
         "skipped": skipped,
         "appended": appended,
+        "waiting": waiting,
     });
     output.done(flags.verbose, &value, || {
         format!("{to}: {skipped} lines were there, {appended} are appended; the last is {number}")
@@ -117,7 +132,11 @@ async fn append_all(
     // The last one is known by there being none behind it (AS2).
     let mut held: Option<Vec<u8>> = None;
     while let Some(piece) = pieces.recv().await {
-        let piece = piece?;
+        let InputPiece { bytes: piece, is_ended, .. } = piece?;
+        if flags.resume_lines && !is_ended {
+            lines.waiting = piece.len();
+            break;
+        }
         let next = if flags.cursor.is_some() { held.replace(piece) } else { Some(piece) };
         let Some(piece) = next else { continue };
         let taken = if flags.cursor.is_some() {

@@ -2,7 +2,7 @@
 //! chunks of what it is of, where both are kept alike; else the bytes pass through this client. A
 //! file of records stays one: its records are copied as they are stored.
 
-use crate::cli_error::{Cause, CliError, Doing, Tally};
+use crate::cli_error::{Cause, CliError, Doing, Tally, warn};
 use crate::destination::{Destination, split_last};
 use crate::exit_codes::Exit;
 use crate::many_paths::sources;
@@ -16,9 +16,10 @@ use cairn_client::CreateOptions;
 use cairn_transfer::{
     CellSource, CellWalk, PartialFiles, Progress, SharedCopy, UploadOptions, copy_shared, upload,
 };
-use cairn_types::{EntryKind, Layout};
+use cairn_types::{Content, EntryKind, Layout};
 use clap::Args;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Mutex;
 
 /// Arguments of `cp`.
@@ -68,6 +69,8 @@ struct CpContext {
     one_at_a_time: Mutex<()>,
     progress: WorkProgress,
     storing: Storing,
+    /// Where one copy of a stream is none others will be none too: it is told once.
+    has_told_of_stream: AtomicBool,
 }
 
 /// Runs it.
@@ -93,6 +96,7 @@ pub(crate) async fn run(
         one_at_a_time: Mutex::new(()),
         progress: WorkProgress::new("cp", Some(total)),
         storing: Storing::new(output, cp.verbose, ""),
+        has_told_of_stream: AtomicBool::new(false),
     });
     let copies = copies.into_iter().map(|copy| (copy.length, copy));
     let done = side_by_side(InFlight::of(cp.jobs), copies, |copy| {
@@ -160,9 +164,26 @@ impl CpContext {
         let length = *done.as_ref().unwrap_or(&0);
         let told = (done, CopiedBy::Bytes);
         self.storing.tell_copy(&from.to_string(), &to, told).await?;
+        if file.entry().layout == Layout::Stream {
+            self.tell_of_stream(&from, &to, file.entry().content);
+        }
         self.storing.warn_of_few_replicas(&to, length).await;
         warn_of_doubts(&from, &file);
         Ok(())
+    }
+
+    /// What is appended to the copy is there at least once, and not exactly: nobody shall think
+    /// otherwise.
+    fn tell_of_stream(&self, from: &RemotePath, to: &RemotePath, content: Content) {
+        if self.has_told_of_stream.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let kind =
+            if content == Content::Records { "a file of records" } else { "a file of bytes" };
+        warn(&format!(
+            "{to} is {kind}, and no stream as {from} is: its bytes were copied, and no producers; \
+             within a cell 'cairn snapshot' makes a stream"
+        ));
     }
 
     fn options(&self) -> UploadOptions {

@@ -1,9 +1,10 @@
 //! `cairn tail`: the end of a file, and with `-f` what is added to it from then on.
 //!
 //! A record is delivered once also where the end and what follows meet: one reader delivers both,
-//! from an offset that a first pass has found.
+//! from an offset that a first pass has found. A cell that does not answer is waited for: whoever
+//! began anew would not know where this one was.
 
-use crate::cli_error::{CliError, Doing};
+use crate::cli_error::{CliError, Doing, warn};
 use crate::exit_codes::Exit;
 use crate::many_paths::the_one;
 use crate::output::Output;
@@ -23,6 +24,8 @@ const STEP_SIZE: u64 = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How much longer a file is followed that has lost its name: what was added last still comes.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// How long after a failure a follower asks again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Arguments of `tail`.
 #[derive(Args, Debug)]
@@ -113,6 +116,43 @@ async fn replacement(tail: &TailArguments, from: &RemotePath, file: &File) -> Fi
     }
 }
 
+/// What a follower makes of a cell that does not answer: that is told once, and it asks again.
+struct FollowerPatience {
+    follows: bool,
+    is_told: bool,
+}
+
+impl FollowerPatience {
+    fn of(tail: &TailArguments) -> Self {
+        Self { follows: tail.follows(), is_told: false }
+    }
+
+    /// What came; none where it is to be asked for again.
+    ///
+    /// # Errors
+    /// What no time mends, or nobody follows.
+    async fn heed<T>(&mut self, came: Result<T, CliError>) -> Result<Option<T>, CliError> {
+        let error = match came {
+            Ok(value) => {
+                if std::mem::take(&mut self.is_told) {
+                    warn("following goes on");
+                }
+                return Ok(Some(value));
+            }
+            Err(error) => error,
+        };
+        let is_passing = matches!(error.exit(), Exit::Unreachable | Exit::NotNow | Exit::Unknown);
+        if !self.follows || !is_passing {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut self.is_told, true) {
+            warn(&format!("{error}; tried again every second, from where it was"));
+        }
+        tokio::time::sleep(AGAIN_AFTER).await;
+        Ok(None)
+    }
+}
+
 /// Delivers records from `start` on; the file that then took the name.
 async fn records(
     tail: &TailArguments,
@@ -123,13 +163,15 @@ async fn records(
 ) -> Result<Option<File>, CliError> {
     let doing = || format!("reading {from}");
     let mut warned = false;
+    let mut patience = FollowerPatience::of(tail);
     let mut reader = if tail.follows() { file.records_follow(start) } else { file.records(start) };
     let mut replaced = pin!(replacement(tail, from, file));
     loop {
         let record = tokio::select! {
-            record = reader.next() => record.doing(doing)?,
+            record = reader.next() => record.doing(doing),
             another = &mut replaced => return Ok(Some(another)),
         };
+        let Some(record) = patience.heed(record).await? else { continue };
         let Some(record) = record else { return Ok(None) };
         output.bytes(&record.payload)?;
         output.bytes(&[tail.records.terminator()])?;
@@ -153,13 +195,15 @@ async fn bytes(
     let doing = || format!("reading {from}");
     if tail.follows() {
         let mut follower = file.tail(start);
+        let mut patience = FollowerPatience::of(tail);
         let mut warned = false;
         let mut replaced = pin!(replacement(tail, from, file));
         loop {
             let piece = tokio::select! {
-                piece = follower.next() => piece.doing(doing)?,
+                piece = follower.next() => piece.doing(doing),
                 another = &mut replaced => return Ok(Some(another)),
             };
+            let Some(piece) = patience.heed(piece).await? else { continue };
             output.bytes(&piece)?;
             output.flush()?;
             if file.is_doubted() && !std::mem::replace(&mut warned, true) {

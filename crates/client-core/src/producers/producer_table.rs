@@ -65,8 +65,9 @@ impl ProducerTable {
         let opened = ProducerEpoch::new((file, mode), &answer);
         let same = self.producers.insert(producer, Box::new(opened));
         assert!(same.is_none(), "PT1");
-        let OpenProducerAnswer { epoch, number, cursor, cursor_gone, lease_ms, .. } = answer;
-        OpenedProducer { producer, epoch, number, cursor, cursor_gone, lease_ms }
+        let OpenProducerAnswer { producer: id, epoch, number, cursor, cursor_gone, lease_ms } =
+            answer;
+        OpenedProducer { producer, id, epoch, number, cursor, cursor_gone, lease_ms }
     }
 
     /// Takes a bundle.

@@ -2,12 +2,14 @@
 //!
 //! - LD1: regular files alone, by their own names: a link is not followed.
 //! - LD2: names that begin with a dot, and compressed files, only where a pattern asks for these.
+//! - LD3: a link of a name that is asked for is told of, where its file is none of the directory's:
+//!   who has links alone would wait for ever, and never know.
 
 use super::source_cursor::{FileKey, FileSeen, HEAD_SIZE_MAX};
 use super::source_table::ListedFile;
 use cairn_types::name_matches;
 use rustix::fs::OFlags;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -43,11 +45,15 @@ pub(super) struct LogDirectory {
     path: PathBuf,
     filter: NameFilter,
     names: BTreeMap<FileKey, OsString>,
+    /// Links that lead to files elsewhere, and those of them that are yet to be told of (LD3).
+    links: BTreeSet<OsString>,
+    new_links: Vec<String>,
 }
 
 impl LogDirectory {
     pub(super) fn new(path: PathBuf, filter: NameFilter) -> Self {
-        Self { path, filter, names: BTreeMap::new() }
+        let (names, links, new_links) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        Self { path, filter, names, links, new_links }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -65,7 +71,7 @@ impl LogDirectory {
         }
         names.sort_unstable();
         self.names.clear();
-        let mut all = Vec::new();
+        let (mut all, mut links) = (Vec::new(), Vec::new());
         for name in names {
             let metadata = match std::fs::symlink_metadata(self.path.join(&name)) {
                 Ok(metadata) => metadata,
@@ -73,15 +79,32 @@ impl LogDirectory {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
+            let shown = name.to_string_lossy().into_owned();
+            let is_wanted = self.filter.wants(&shown);
+            if is_wanted && metadata.is_symlink() && !self.links.contains(&name) {
+                links.push(name);
+                continue;
+            }
             if !metadata.is_file() {
                 continue;
             }
-            let shown = name.to_string_lossy().into_owned();
-            let is_wanted = self.filter.wants(&shown);
             all.push(ListedFile { seen: seen(&metadata, shown), is_wanted });
             self.names.insert(key(&metadata), name);
         }
+        for name in links {
+            let leads_to = std::fs::metadata(self.path.join(&name)).ok();
+            let elsewhere = leads_to.filter(|it| it.is_file());
+            if elsewhere.is_some_and(|it| !self.names.contains_key(&key(&it))) {
+                self.new_links.push(name.to_string_lossy().into_owned());
+                self.links.insert(name);
+            }
+        }
         Ok(all)
+    }
+
+    /// Links that are not followed, and that nobody was told of (LD3).
+    pub(super) fn take_links(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.new_links)
     }
 
     /// Opens a file; none where its name has gone to another since the last list.

@@ -298,11 +298,8 @@ impl OpenSource {
         let opened = cell.open_producer(&target.to.path, &producer_name, target.options).await;
         let producer = opened.doing(|| sending(target, name))?;
         let (number, cursor) = producer.committed();
-        let so_far = ShippedSoFar {
-            number,
-            cursor: cursor.map(|it| (it.number.get(), text_of(&it.text))),
-            changed_ms: before.changed_ms,
-        };
+        let cursor = cursor.map(|it| (it.number.get(), text_of(&it.text)));
+        let so_far = ShippedSoFar::opened(number, cursor, before);
         let reading = || format!("reading {name}");
         let seen = look(&self.file, name).doing(reading)?;
         let head = read_head(&self.file, seen.size).doing(reading)?;

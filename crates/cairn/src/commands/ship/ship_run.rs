@@ -123,6 +123,12 @@ impl ShipRun {
     fn list(&mut self) -> Result<(), CliError> {
         let shown = self.directory.path().display().to_string();
         let all = self.directory.list().doing(|| format!("listing {shown}"))?;
+        for name in self.directory.take_links() {
+            warn(&format!(
+                "{name} is a symbolic link, and not followed: its file is shipped from the \
+                 directory that it is in"
+            ));
+        }
         for news in self.table.listed(all) {
             match news {
                 SourceNews::Renamed { from, to } => {
