@@ -1,19 +1,23 @@
-//! Hostile peers against a cell of real processes: they lie in every rpc, connect and say nothing,
-//! ask and do not read. No process ends, none holds more than it may, and what others have stored
-//! is read as it was.
+//! Hostile peers against a cell of real processes: they lie in every rpc, in what they ask and in
+//! what they answer, connect and say nothing, ask and do not read. No process ends, none holds more
+//! than it may, and what others have stored is read as it was.
 //!
 //! `CAIRN_HOSTILE_SECONDS` makes it longer, `CAIRN_HOSTILE_IDLE` and `CAIRN_HOSTILE_GREEDY` larger.
 
 mod cell;
 
 use cairn_protocol::{
-    Directed, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Liar, List, Open, Probe, Request,
-    RequestId, Response, Role, encode_frame, lies,
+    Directed, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Heartbeat, Hello, Inventory, Join, Liar,
+    List, Open, Probe, RaiseAnswer, ReplicaReport, Request, RequestId, Response, Role, Welcome,
+    encode_frame, lie_in_answer_to, lies,
 };
-use cairn_types::{CellId, CellPath, ChunkHandle, Incarnation, Random, ServerId, Term};
-use cell::Cell;
+use cairn_types::{
+    Address, CellId, CellPath, ChunkHandle, Incarnation, Rack, Random, ReplicaAt, SerialNumber,
+    ServerId, Term,
+};
+use cell::{Cell, run};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -169,6 +173,159 @@ fn lies_of_every_rpc_harm_nobody() {
     cell.ok(["put", &file, "/another"]);
     assert!(cell.ok_with(["cat", "/another"], b"") == bytes);
     cell.ok_with(["append", "/records"], b"another\n");
+}
+
+/// Who the impostor says that it is.
+const IMPOSTOR: (ServerId, Incarnation) = (ServerId::new(0xbad), Incarnation::new(0x5e1f));
+
+/// An answer to a raise that is taken, but for the number that the others are to go on from.
+fn half_true(asked: &Request, random: &mut Random) -> Option<Response> {
+    let Request::Raise(raise) = asked else { return None };
+    let serial = *random.pick(&[0, 9, 1 << 63, u64::MAX - 1]).expect("there are some");
+    let replica = ReplicaReport {
+        handle: raise.handle,
+        version: raise.to,
+        serial: SerialNumber::new(serial),
+        ..ReplicaReport::default()
+    };
+    random.chance(700).then_some(Response::Raise(RaiseAnswer { replica }))
+}
+
+/// One connection to the impostor: whatever is asked is answered with a lie; how many.
+fn answer_with_lies(mut peer: TcpStream, known: &[u64], seed: u64, over: &AtomicBool) -> u64 {
+    let (random, mut told, mut raw) = (&mut Random::new(seed), 0, [0; FRAME_HEADER_SIZE]);
+    while !over.load(Ordering::SeqCst) && peer.read_exact(&mut raw).is_ok() {
+        let header = FrameHeader::decode(&raw).expect("servers send frames");
+        let mut message = vec![0; (header.message_size + header.payload_size) as usize];
+        if peer.read_exact(&mut message).is_err() {
+            break;
+        }
+        let hello = Welcome {
+            version: 1,
+            role: Role::Chunkserver,
+            server: IMPOSTOR.0,
+            incarnation: IMPOSTOR.1,
+            ..Welcome::default()
+        };
+        let answer = match header.rpc {
+            1 => Response::Hello(hello),
+            rpc => {
+                let asked = Request::decode(rpc, &message[..header.message_size as usize]);
+                let half_true = asked.ok().flatten().and_then(|it| half_true(&it, random));
+                let lie = || lie_in_answer_to(rpc, known, random);
+                half_true.or_else(lie).expect("a request that there is")
+            }
+        };
+        let payload = vec![7; random.below(2) as usize * random.below(70_000) as usize];
+        let payload = if header.rpc == 1 { &[] } else { &payload[..] };
+        let (mut out, encode) = (Vec::new(), |out: &mut Vec<u8>| answer.encode(out));
+        let kind = FrameKind::Response;
+        encode_frame(answer.kind(), kind, header.request, &encode, payload.len(), &mut out);
+        out.extend_from_slice(payload);
+        told += 1;
+        if peer.write_all(&out).is_err() {
+            break;
+        }
+    }
+    told
+}
+
+/// What the master answers to a chunkserver.
+fn told_master(peer: &mut TcpStream, request: &Request, id: u64) -> Option<Response> {
+    peer.write_all(&frame(request, id)).ok()?;
+    read_answer(peer).ok().flatten()
+}
+
+/// The impostor is a chunkserver of the cell, as far as its master knows, until it is over.
+fn pose_as_chunkserver(master: &str, address: &str, over: &AtomicBool) -> bool {
+    let at = ReplicaAt {
+        server: IMPOSTOR.0,
+        address: Address::new(address),
+        rack: Rack::new("/dc1/r9"),
+    };
+    let join = Join { at, incarnation: IMPOSTOR.1, capacity: 1 << 40, ..Join::default() };
+    let mut peer = dial(master, Role::Chunkserver).expect("the master listens");
+    let Some(Response::Join(joined)) = told_master(&mut peer, &join.into(), 1) else {
+        return false;
+    };
+    let (server, incarnation) = IMPOSTOR;
+    let (join, last) = (joined.join, true);
+    let inventory = Inventory { server, incarnation, last, join, ..Inventory::default() };
+    let taken = told_master(&mut peer, &inventory.into(), 2).is_some();
+    let (mut beats, capacity, term) = (0, 1 << 40, joined.term);
+    while !over.load(Ordering::SeqCst) {
+        let beat = Heartbeat { server, incarnation, capacity, term, ..Heartbeat::default() };
+        beats += 1;
+        if told_master(&mut peer, &beat.into(), 2 + beats).is_none() {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
+    taken
+}
+
+/// The master gives it new chunks, whose other servers and writers ask it, too.
+#[test]
+fn a_chunkserver_that_answers_with_lies_harms_nobody() {
+    let mut cell = Cell::start(3);
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+    let file = cell.file("innocent", &bytes);
+    cell.ok(["put", &file, "/innocent"]);
+    let mut known = numbers_of(&cell, "/innocent", true);
+    known.extend([IMPOSTOR.0.get(), IMPOSTOR.1.get(), 1]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (address, master) = (listener.local_addr().expect("bound"), cell.address().to_owned());
+    listener.set_nonblocking(true).expect("sets");
+    let (over, told) = (AtomicBool::new(false), AtomicU64::new(0));
+    let end = Instant::now() + Duration::from_secs(setting("CAIRN_HOSTILE_SECONDS", 6));
+    let (over, told, known) = (&over, &told, &known);
+    std::thread::scope(|scope| {
+        let _over = OverOnDrop(over);
+        let posed = scope.spawn(move || pose_as_chunkserver(&master, &address.to_string(), over));
+        scope.spawn(move || {
+            let mut count = 0;
+            while !over.load(Ordering::SeqCst) {
+                let Ok((peer, _)) = listener.accept() else {
+                    std::thread::park_timeout(Duration::from_millis(5));
+                    continue;
+                };
+                count += 1;
+                // Longer than anybody keeps quiet to it, and no longer than it may take to end.
+                let patience = Some(Duration::from_secs(3));
+                peer.set_nonblocking(false).expect("sets");
+                peer.set_read_timeout(patience).expect("sets");
+                scope.spawn(move || {
+                    let lies = answer_with_lies(peer, known, count, over);
+                    told.fetch_add(lies, Ordering::SeqCst);
+                });
+            }
+        });
+        for writer in 0..8 {
+            let cell = &cell;
+            scope.spawn(move || {
+                for at in 0.. {
+                    if over.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    // Whether these are done is in the impostor's hands, too.
+                    let name = format!("/new-{writer}-{}", at / 3);
+                    run(cell.command(["append", &name, "--deadline", "2"]), b"a record\n");
+                }
+            });
+        }
+        while Instant::now() < end {
+            assert!(cell.ok_with(["cat", "/innocent"], b"") == bytes, "read as it was written");
+        }
+        over.store(true, Ordering::SeqCst);
+        assert!(posed.join().expect("it ends"), "it was taken in");
+    });
+    eprintln!("{} lies", told.load(Ordering::SeqCst));
+    assert!(told.load(Ordering::SeqCst) > 5, "it was asked");
+    all_are_well(&mut cell);
+    assert!(cell.ok_with(["cat", "/innocent"], b"") == bytes, "read as it was written");
+    cell.await_live(3).expect("the impostor is gone, and the others are there");
+    cell.ok(["put", &file, "/another"]);
+    assert!(cell.ok_with(["cat", "/another"], b"") == bytes);
 }
 
 /// Orders in the name of the last term that there can be: whoever obeyed one would never again obey

@@ -54,6 +54,8 @@ impl CloneOrder {
             "it does not say how its replica stands"
         } else if stands.suspect {
             "its replica may have lost bytes"
+        } else if !stands.serial.leaves_room() {
+            "it has counted further than anybody can"
         } else {
             self.began.get_or_insert_with(|| stands.clone());
             return Ok(());
@@ -68,7 +70,12 @@ impl CloneOrder {
         if !self.clone.finish {
             AfterPass::Answered(self.answer(stands))
         } else if bytes_of(began) == bytes_of(stands) {
-            AfterPass::Equal(stands.clone())
+            // Nothing is acknowledged that is not there (T2), whatever the source says.
+            AfterPass::Equal(ReplicaReport {
+                acknowledged: stands.acknowledged.min(stands.length),
+                acknowledged_serial: stands.acknowledged_serial.min(stands.serial),
+                ..stands.clone()
+            })
         } else {
             AfterPass::Again
         }

@@ -585,9 +585,9 @@ pub(crate) fn check_grant(
         let why = format!("chunk {short} is damaged here");
         return Err(Failure::not_done(ErrorCode::ChecksumMismatch, why));
     }
-    if grant.length > config.chunk_size || grant.serial == SerialNumber::new(u64::MAX) {
-        let (serial, length) = (grant.serial, grant.length);
-        let why = format!("chunk {short} cannot be levelled to {length} bytes, {serial}");
+    let last = grant.source.as_ref().map_or(grant.serial, |it| it.serial.max(grant.serial));
+    if grant.length > config.chunk_size || !last.leaves_room() {
+        let why = format!("chunk {short} cannot be levelled to {} bytes, {last}", grant.length);
         return Err(Failure::refused(ErrorCode::Invalid, why));
     }
     Ok(())

@@ -69,15 +69,19 @@ pub(crate) fn not_followed(stored: &StoredReplica) -> Failure {
     Failure::not_done(ErrorCode::NotPrimary, why)
 }
 
-/// Whether the mutations are in order and lie within a chunk, the close mark behind all of them.
+/// Whether the mutations are in order and lie within a chunk, the close mark behind all of them,
+/// and numbers are left behind theirs.
 pub(crate) fn check_form(forward: &Forward, chunk_size: u64) -> Result<(), Failure> {
     let in_chunk =
         |it: &Forwarded| it.offset.checked_add(it.size).is_some_and(|end| end <= chunk_size);
+    // What a levelling jumps to, every later mutation counts on from.
+    let leaves_room = |it: &Forwarded| it.serial.leaves_room();
+    let is_right = |it: &Forwarded| in_chunk(it) && leaves_room(it);
     let in_order = |two: &[Forwarded]| two[0].serial < two[1].serial && !two[0].close;
-    if forward.mutations.iter().all(in_chunk) && forward.mutations.windows(2).all(in_order) {
+    if forward.mutations.iter().all(is_right) && forward.mutations.windows(2).all(in_order) {
         return Ok(());
     }
-    let why = "a forward out of order, past its chunk's end, or past its close mark";
+    let why = "a forward out of order, past its chunk's or numbers' end, or past its close mark";
     Err(Failure::refused(ErrorCode::Invalid, why))
 }
 

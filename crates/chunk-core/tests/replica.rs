@@ -707,6 +707,22 @@ fn one_that_is_behind_fetches_the_blocks_that_differ_before_it_answers_the_level
     assert_eq!(answer.serial, SerialNumber::new(5));
 }
 
+/// However far a peer says that it has counted, the next number has to exist: else the next
+/// mutation would end the process.
+#[test]
+fn numbers_that_leave_no_room_for_the_next_are_taken_from_nobody() {
+    for serial in [u64::MAX, u64::MAX - 1, 3 << 62].map(SerialNumber::new) {
+        let mut bench = Bench::with_replica();
+        bench.ask(GrantLease { serial, ..grant() });
+        assert_eq!(bench.failure().code, ErrorCode::Invalid, "a grant at {serial}");
+        let mut forward = levelling();
+        forward.mutations[0].serial = serial;
+        bench.ask(forward);
+        assert_eq!(bench.failure().code, ErrorCode::Invalid, "a levelling to {serial}");
+        assert!(bench.jobs.is_empty(), "{:?}", bench.jobs);
+    }
+}
+
 #[test]
 fn it_asks_behind_each_answer_until_nothing_differs() {
     let block = u64::from(CellConfig::tiny().block_size);

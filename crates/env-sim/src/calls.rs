@@ -14,7 +14,7 @@ use crate::network::{
 };
 use crate::node::{DeathCause, NodeId};
 use crate::queue::ScheduledEvent;
-use crate::watch::SeenRequest;
+use crate::watch::{SeenAnswer, SeenRequest};
 use bytes::Bytes;
 use cairn_env::{Answer, Caller, ConnectionId, Payload};
 use cairn_protocol::{
@@ -249,7 +249,7 @@ impl NetworkHandler<'_> {
 
     fn arrives_back(&mut self, id: ConnectionId, frame: SimFrame) {
         let connection = self.network.connections.get_mut(&id).expect("checked by deliver");
-        let (from, life) = (connection.from, connection.from_life);
+        let (from, life, listener) = (connection.from, connection.from_life, connection.to);
         let (request, _, said) = frame.read().expect("a frame that was not touched is read");
         if request == HANDSHAKE {
             return match said {
@@ -265,12 +265,21 @@ impl NetworkHandler<'_> {
         };
         let result = match said {
             FrameMessage::Response(response) => {
-                Ok(Answer { response, payload: frame.payload.into_bytes() })
+                let answer = Answer { response, payload: frame.payload.into_bytes() };
+                Ok(self.forged(listener, from, answer))
             }
             FrameMessage::Failure(failure) => Err(failure),
             FrameMessage::Request(_) => panic!("a request came to a dialler"),
         };
         self.complete(from, life, call.owner, result);
+    }
+
+    /// What arrives in an answer's place.
+    fn forged(&mut self, from: NodeId, to: NodeId, answer: Answer) -> Answer {
+        let Some(forger) = &mut self.network.forger else { return answer };
+        let Some(forged) = forger(&SeenAnswer { from, to, answer: &answer }) else { return answer };
+        self.time.trace.line(|| format!("{from:?} lies to {to:?}: {:?}", forged.response));
+        forged
     }
 
     fn welcomed(&mut self, id: ConnectionId, server: ServerId) {

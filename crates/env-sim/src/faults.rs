@@ -2,7 +2,7 @@
 
 use crate::clock::WorldTime;
 use crate::disk::SimDisk;
-use crate::network::StallFilter;
+use crate::network::{AnswerForger, StallFilter};
 use crate::node::{DeathCause, NodeId, ProcessBoot};
 use crate::process::Process;
 use crate::queue::ScheduledEvent;
@@ -125,6 +125,17 @@ impl SimWorld {
     /// the two ends meanwhile.
     pub fn stall(&mut self, chosen: StallFilter) {
         self.network.stall = Some(chosen);
+    }
+
+    /// From now on somebody's answers arrive as `forger` tells them: what a peer says that keeps to
+    /// the wire and to nothing else.
+    pub fn forge(&mut self, forger: AnswerForger) {
+        self.network.forger = Some(forger);
+    }
+
+    /// All answers arrive as they were given again.
+    pub fn forge_no_more(&mut self) {
+        self.network.forger = None;
     }
 
     /// Whether a connection stalls.

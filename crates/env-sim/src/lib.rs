@@ -27,10 +27,10 @@ mod world;
 
 pub use clock::{SimClock, WorldTime};
 pub use disk::{DiskFaults, DiskImage, SimDisk};
-pub use network::StallFilter;
+pub use network::{AnswerForger, StallFilter};
 pub use node::{DeathCause, NodeId, NodePlan, ProcessBoot, ProcessFactory};
 pub use process::{DriverProcess, Process, ProcessInput, ProcessOutput, WatchOf};
 pub use timeline::WorldSettings;
 pub use trace::Trace;
-pub use watch::{JobWatch, MessageWatch, SeenRequest};
+pub use watch::{JobWatch, MessageWatch, SeenAnswer, SeenRequest};
 pub use world::{SimWorld, WorldStep};

@@ -7,7 +7,7 @@
 use crate::clock::WorldTime;
 use crate::node::{NodeId, NodeState};
 use crate::timeline::Timeline;
-use crate::watch::SeenRequest;
+use crate::watch::{SeenAnswer, SeenRequest};
 use bytes::Bytes;
 use cairn_env::{Answer, Caller, ConnectionId, EffectId, Payload};
 use cairn_protocol::{
@@ -191,6 +191,9 @@ impl SimConnection {
 /// Chooses the request whose connection stalls.
 pub type StallFilter = Box<dyn FnMut(&SeenRequest<'_>) -> bool>;
 
+/// Tells what arrives in an answer's place, where it is not the answer that was given.
+pub type AnswerForger = Box<dyn FnMut(&SeenAnswer<'_>) -> Option<Answer>>;
+
 /// All connections, and where frames do not get through.
 #[derive(Default)]
 pub(crate) struct Network {
@@ -202,6 +205,7 @@ pub(crate) struct Network {
     /// What the first sends does not reach the second.
     pub(crate) blocked: BTreeSet<(NodeId, NodeId)>,
     pub(crate) stall: Option<StallFilter>,
+    pub(crate) forger: Option<AnswerForger>,
 }
 
 /// What the network has for a process; one that has died meanwhile does not get it (W2).

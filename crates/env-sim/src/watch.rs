@@ -4,6 +4,7 @@
 
 use crate::clock::WorldTime;
 use crate::node::NodeId;
+use cairn_env::Answer;
 use cairn_protocol::{Failure, Request, Response};
 
 /// One message at the instant when a driver gets it or gives it.
@@ -17,6 +18,17 @@ pub struct SeenRequest<'a> {
     pub to: NodeId,
     /// The question.
     pub request: &'a Request,
+}
+
+/// One answer on its last step to whoever asked.
+#[derive(Debug)]
+pub struct SeenAnswer<'a> {
+    /// Who answers.
+    pub from: NodeId,
+    /// Who asked.
+    pub to: NodeId,
+    /// The answer, as it was given.
+    pub answer: &'a Answer,
 }
 
 /// Sees the messages of all drivers.

@@ -6,7 +6,7 @@
 //! stand at a limit.
 
 use crate::rpc::sample_each;
-use crate::{Request, Role, RpcDirection, judge_request};
+use crate::{Request, Response, Role, RpcDirection, judge_request};
 use cairn_types::Random;
 use cairn_types::sample::renumbered;
 
@@ -52,6 +52,24 @@ pub fn lies(liar: Liar, known: &[u64], random: &mut Random) -> Vec<Request> {
         Request::decode(request.kind(), &lie).ok().flatten().unwrap_or(request)
     };
     asked.into_iter().map(lie).collect()
+}
+
+/// A lie in an answer's place: of the same rpc, as whoever asked expects it.
+#[must_use]
+pub fn lying_answer(answer: &Response, known: &[u64], random: &mut Random) -> Response {
+    let mut message = Vec::new();
+    answer.encode(&mut message);
+    let lie = renumbered(&message, known, random).expect("it was written just now");
+    // As above.
+    Response::decode(answer.kind(), &lie).ok().flatten().unwrap_or_else(|| answer.clone())
+}
+
+/// What somebody answers to a request of this rpc who lies; none of an rpc that there is not.
+#[must_use]
+pub fn lie_in_answer_to(rpc: u16, known: &[u64], random: &mut Random) -> Option<Response> {
+    let samples = sample_each(random).into_iter();
+    let answer = samples.map(|(_, answer)| answer).find(|answer| answer.kind() == rpc)?;
+    Some(lying_answer(&answer, known, random))
 }
 
 #[cfg(test)]

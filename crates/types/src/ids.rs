@@ -186,6 +186,19 @@ impl SerialNumber {
         self.0 >> COUNTER_BITS
     }
 
+    /// Whether there is room behind it for all that a chunk may yet come to. What lies higher was
+    /// never counted up to: it is a lie, and whoever went on from there would run out of numbers.
+    #[must_use]
+    pub const fn leaves_room(self) -> bool {
+        self.0 < 3 << 62
+    }
+
+    /// Whether it lies so far below that limit that no chunk comes from here to there.
+    #[must_use]
+    pub const fn is_usual(self) -> bool {
+        self.0 < 1 << 63
+    }
+
     /// The first number of the next life; the largest there is, where lives are spent.
     #[must_use]
     pub fn next_life(self) -> Self {

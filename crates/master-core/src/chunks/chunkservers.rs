@@ -18,6 +18,7 @@ use crate::fleet::{Fleet, SliceNews};
 use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
 use crate::rules::garbage::{is_garbage, is_kept, is_purged, left_out_of, named, since};
+use crate::rules::possible::{is_of_a_term, passing};
 use crate::scheduler::Scheduler;
 use crate::state::ChunkRecord;
 use crate::step::Step;
@@ -176,7 +177,12 @@ impl Chunks {
     /// Takes in what a server says of its replicas.
     fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
         let when = (step.now.time, step.state);
-        for report in self.fleet.note_replicas(when, server, reports) {
+        // BE3
+        let runs = passing(reports, |report| is_of_a_term(step.state, report));
+        let fleet = &mut self.fleet;
+        let others: Vec<&ReplicaReport> =
+            runs.flat_map(|run| fleet.note_replicas(when, server, run)).collect();
+        for report in others {
             // One in the making will have its record in a moment.
             let purged = is_purged(step.state, server, report.handle);
             if !purged && !self.scheduler.makes(report.handle) {

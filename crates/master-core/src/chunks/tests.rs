@@ -30,6 +30,7 @@ mod elsewhere;
 mod full_servers;
 mod furthest;
 mod impossible_index;
+mod impossible_words;
 mod late_heartbeat;
 mod left_out;
 mod levelled_unasked;

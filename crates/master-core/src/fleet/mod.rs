@@ -31,6 +31,7 @@ pub(crate) use servers::{KnownServer, ServerTable};
 pub(crate) use servers_ahead::ServersAhead;
 pub(crate) use unknown_chunks::is_empty_creation;
 
+use crate::rules::possible::{is_of_a_term, is_possible, passing};
 use crate::state::State;
 use bad_blocks::BadBlockHints;
 use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
@@ -166,8 +167,8 @@ impl Fleet {
     }
 
     /// Takes in what a server answered of its replica of a chunk; nothing, where that is another's,
-    /// or the table has no such chunk (L7 of the locations). Whether it is of that chunk, and the
-    /// table has it.
+    /// or cannot be (BE1, BE3), or the table has no such chunk (L7 of the locations). Whether it is
+    /// of that chunk, and the table has it.
     pub(crate) fn note_replica(
         &mut self,
         (now, state): (Time, &State),
@@ -176,11 +177,14 @@ impl Fleet {
         report: &ReplicaReport,
     ) -> bool {
         let reports = std::slice::from_ref(report);
-        report.handle == handle && self.note_replicas((now, state), server, reports).is_empty()
+        report.handle == handle
+            && is_possible(state, report)
+            && is_of_a_term(state, report)
+            && self.note_replicas((now, state), server, reports).is_empty()
     }
 
     /// Takes in what a server says of its replicas, which mostly come in handle order; answers
-    /// those of chunks that the table has not.
+    /// those of chunks that the table has not. Words that cannot be true are none (BE1).
     pub(crate) fn note_replicas<'a>(
         &mut self,
         (now, state): (Time, &State),
@@ -188,7 +192,8 @@ impl Fleet {
         reports: &'a [ReplicaReport],
     ) -> Vec<&'a ReplicaReport> {
         let table = |handles| state.chunks_among(handles);
-        self.locations.report_all(now, server, reports, table)
+        let runs = passing(reports, |report| is_possible(state, report));
+        runs.flat_map(|run| self.locations.report_all(now, server, run, table)).collect()
     }
 
     /// The chunk table has this chunk no more: nothing is known of it.

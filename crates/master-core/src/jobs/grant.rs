@@ -248,6 +248,7 @@ fn grant(
     let (primary, source) = (chosen.at.clone(), furthest_before(chosen, &raised));
     let length = raised.iter().map(|r| r.report.length).max().unwrap_or(0);
     let serial = first_serial(view, handle, &raised);
+    assert!(serial.leaves_room(), "BE1, BE2: every word that it comes of was looked at");
     let secondaries: Vec<ReplicaAt> =
         raised.into_iter().map(|r| r.at).filter(|at| at.server != primary.server).collect();
     let request = GrantLease {

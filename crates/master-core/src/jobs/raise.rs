@@ -6,7 +6,8 @@
 //!        └──── those that did, from what they now stand at, a fresh `to` ◄──┘
 //! ```
 //! - E1: a version may be logged only if every replica that was ever asked for it stands at it. One
-//!   that answers so and names another version, or another chunk, has not.
+//!   that answers so and names another version, or another chunk, has not; nor has one whose
+//!   numbers nobody can have (BE2).
 //! - E2: where a replica is left out, those that stay have everything on disk before they answer.
 //!   Else bytes that were acknowledged on all would stand in page caches of fewer machines than
 //!   they were acknowledged on, while the disk of the one left out, which has them, counts for
@@ -15,6 +16,8 @@
 //! Knows nothing of why; whoever started it decides what its end means.
 
 use super::acts::{Acts, Question};
+use crate::rules::possible::may_begin_lease;
+use crate::state::State;
 use crate::view::View;
 use cairn_protocol::{ErrorCode, Failure, Raise as RaiseRequest, RaiseAnswer, ReplicaReport};
 use cairn_types::{ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Time};
@@ -87,11 +90,17 @@ impl RaiseAsked {
     /// What a replica answered, as far as it counts (E1).
     pub(crate) fn check(
         &self,
+        state: &State,
         result: Result<RaiseAnswer, Failure>,
     ) -> Result<ReplicaReport, Failure> {
         let report = result?.replica;
         if report.handle == self.handle && report.version == self.to {
-            return Ok(report);
+            // BE2
+            return may_begin_lease(state, &report).then_some(report).ok_or_else(|| {
+                let (server, chunk) = (self.server, self.handle.short());
+                let line = format!("server {server} says of chunk {chunk} what cannot be");
+                Failure::unknown(ErrorCode::Internal, line)
+            });
         }
         let line = format!(
             "server {} was raised to {} of chunk {} and stands at {} of {}",

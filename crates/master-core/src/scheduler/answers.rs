@@ -27,7 +27,7 @@ impl Scheduler {
     ) {
         match self.in_flight.answered(id) {
             AwaitedCall::Raise(job, asked) => {
-                let result = asked.check(Raise::answer(result));
+                let result = asked.check(step.state, Raise::answer(result));
                 let (leases, troubles) = (&mut self.leases, &mut self.troubles);
                 let mut learner = RaiseLearner { leases, troubles, in_flight: &mut self.in_flight };
                 learner.note(step, &self.term, &asked, &result);

@@ -11,6 +11,7 @@ mod drill;
 mod findings;
 mod group_founding;
 mod lies;
+mod lying_answers;
 mod manual_client;
 mod masters;
 mod moves;
@@ -35,7 +36,8 @@ pub fn drills() -> Vec<Drill> {
         [names::DRILLS, masters::DRILLS, mutations::DRILLS, raises::DRILLS, disks::DRILLS];
     let of_rules = [&of_rules.concat()[..], group_founding::DRILLS, taking_charge::DRILLS];
     let of_names = [deletion::DRILLS, policies::DRILLS, quotas::DRILLS, snapshots::DRILLS].concat();
-    let of_names = [of_names, permissions::DRILLS.to_vec(), lies::DRILLS.to_vec()].concat();
+    let of_lies = [lies::DRILLS.to_vec(), lying_answers::DRILLS.to_vec()].concat();
+    let of_names = [of_names, permissions::DRILLS.to_vec(), of_lies].concat();
     let of_heals = [repair::DRILLS, moves::DRILLS, streams::DRILLS].concat();
     [of_rules.concat(), of_names, of_heals, findings::drills()].concat()
 }
