@@ -39,7 +39,9 @@ impl ChunkChanges<'_> {
             let line = format!("file {}: no file has so many chunks", record.file.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
-        let there = match record.index.get() < file.chunk_count {
+        // The first stands in the entry, where it is looked for at no cost: the copy of a file that
+        // was being purged has it, and a count of none.
+        let there = match record.index.get() < file.chunk_count.max(1) {
             true => self.chunks.of_record(record.file, &file, record.index),
             false => None,
         };
