@@ -88,7 +88,7 @@ impl DeletedForm {
         let length = is_file.then(|| size_text(entry.entry.length, self.human));
         [
             time_text(entry.deleted),
-            left_text(entry.left_ms),
+            left(entry).map_or_else(|| "forever".to_owned(), span_text),
             length.unwrap_or_else(|| "-".to_owned()),
             output.name(&entry.hidden).into_owned(),
             output.name(&entry.path).into_owned(),
@@ -96,10 +96,10 @@ impl DeletedForm {
     }
 }
 
-/// How long something is kept yet: for a century is for ever.
-fn left_text(millis: u64) -> String {
+/// How long something is kept yet, in milliseconds: for a century is for ever, and none.
+fn left(entry: &DeletedEntry) -> Option<u64> {
     const CENTURY_MS: u64 = 100 * 366 * 86_400_000;
-    if millis > CENTURY_MS { "forever".to_owned() } else { span_text(millis) }
+    Some(entry.left_ms).filter(|left| *left <= CENTURY_MS)
 }
 
 fn value(entry: &DeletedEntry) -> serde_json::Value {
@@ -109,6 +109,21 @@ fn value(entry: &DeletedEntry) -> serde_json::Value {
         "kind": if entry.entry.kind == EntryKind::File { "file" } else { "directory" },
         "length": entry.entry.length,
         "deleted_ms": entry.deleted.as_millis(),
-        "left_ms": entry.left_ms,
+        "left_ms": left(entry),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{left, value};
+    use cairn_protocol::DeletedEntry;
+
+    #[test]
+    fn what_is_kept_for_ever_has_no_number_of_milliseconds_left() {
+        let [week, for_ever] = [7 * 86_400_000, u64::MAX - 32_000]
+            .map(|left_ms| DeletedEntry { left_ms, ..DeletedEntry::default() });
+        assert_eq!((left(&week), left(&for_ever)), (Some(604_800_000), None));
+        assert_eq!(value(&week)["left_ms"], 604_800_000);
+        assert!(value(&for_ever)["left_ms"].is_null(), "as 'policy' tells it");
+    }
 }

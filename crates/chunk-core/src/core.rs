@@ -363,6 +363,7 @@ impl ChunkCore {
                 }
             }
             DiskPurpose::TermKept(before) if result.is_err() => self.link.on_term_not_kept(before),
+            DiskPurpose::DamageNoted(handle) => self.table.on_damage_noted(handle, &result),
             DiskPurpose::Space => {
                 // What a disk does not tell is as it was told last.
                 if let Ok(ChunkDone::Space(space)) = result {

@@ -465,7 +465,7 @@ impl MasterLink {
             self.trash.begin((cx.now, config), cx.out);
         }
         for handle in cx.table.take_unnoted_damage() {
-            cx.out.journal(DiskPurpose::Nobody, JournalEntry::Damaged(handle));
+            cx.out.journal(DiskPurpose::DamageNoted(handle), JournalEntry::Damaged(handle));
         }
         let (capacity, used) = self.space.sum();
         let request = Heartbeat {

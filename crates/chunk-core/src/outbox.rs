@@ -29,6 +29,8 @@ pub(crate) enum DiskPurpose {
     Trashed(ChunkHandle),
     /// A higher term becomes durable; this was the one before.
     TermKept(Term),
+    /// That a replica is bad becomes durable.
+    DamageNoted(ChunkHandle),
     /// How full the disks are.
     Space,
     /// Something of a clone.

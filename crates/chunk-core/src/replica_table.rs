@@ -6,7 +6,7 @@
 
 use crate::replica::Replica;
 use crate::stored_replica::StoredReplica;
-use cairn_env::ConnectionId;
+use cairn_env::{ChunkResult, ConnectionId};
 use cairn_protocol::{ErrorCode, Failure, HeldLease, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, Time};
@@ -241,6 +241,14 @@ impl ReplicaTable {
         let unnoted: Vec<_> = damaged.filter(|handle| !self.noted.contains(handle)).collect();
         self.noted.extend(&unnoted);
         unnoted
+    }
+
+    /// A journal has taken that it is damaged, or has not: its disk may be full. A restart would
+    /// count it as good then, so that it is noted again with the next heartbeat.
+    pub(crate) fn on_damage_noted(&mut self, handle: ChunkHandle, result: &ChunkResult) {
+        if result.is_err() {
+            self.noted.remove(&handle);
+        }
     }
 
     /// Every block of a replica that was found bad was verified again; whether it is sound now:

@@ -87,6 +87,30 @@ fn a_bad_block_is_told_to_the_master_and_noted_and_the_rest_of_the_replica_is_no
 }
 
 #[test]
+fn what_a_full_disk_did_not_note_is_noted_again_until_a_journal_has_it() {
+    let mut bench = Bench::with_two();
+    bench.pass(Duration::from_millis(1));
+    bench.scrubbed(900, None, false);
+    for _ in 0..2 {
+        bench.heartbeat();
+        let mut notes = bench.jobs.drain(..).filter(|(_, job)| match job {
+            ChunkJob::Journal(entries) => entries.contains(&JournalEntry::Damaged(handle())),
+            _ => false,
+        });
+        let (id, _) = notes.next().expect("a restart is to know it");
+        drop(notes);
+        bench.done(id, Err(DiskError::NoSpace.into()));
+        bench.pass(Duration::from_secs(1));
+    }
+    assert!(bench.noted().contains(&JournalEntry::Damaged(handle())), "there may be room now");
+    bench.pass(Duration::from_secs(1));
+    assert!(
+        !bench.noted().contains(&JournalEntry::Damaged(handle())),
+        "nobody said that it failed"
+    );
+}
+
+#[test]
 fn a_disk_that_cannot_look_says_nothing_of_the_replica() {
     let mut bench = Bench::with_two();
     bench.pass(Duration::from_millis(1));

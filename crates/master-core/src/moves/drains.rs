@@ -11,7 +11,9 @@
 
 use crate::job_pace::JobPace;
 use crate::repair::Repair;
-use crate::rules::placement::{takers_beside, with_room_count};
+use crate::repair::undrained::KeptBy;
+use crate::rules::good_replicas::{counted, good};
+use crate::rules::placement::{CopyTakers, takers_beside, with_room_count};
 use crate::state::DrainOrder;
 use crate::view::View;
 use cairn_protocol::{
@@ -42,6 +44,10 @@ pub(super) struct Drains {
 /// Chunks that are looked at for what they are to have: a few milliseconds.
 const LOOKED_AT_MAX: usize = 4096;
 
+/// Why a server is not emptied where others have room, and all of them a replica.
+const NO_TAKER: &str = "each server with room has a replica of some of its chunks already: add \
+                        servers, or make room on the others";
+
 /// What the id of a drain begins with.
 const ID: &str = "drain-";
 
@@ -70,6 +76,40 @@ fn why_blocked(view: &View<'_>, server: ServerId, goal: u32) -> Option<String> {
         ));
     }
     (with_room_count(view) == 0).then(|| "no other server has room: add some".to_owned())
+}
+
+/// The same of one that is being emptied and holds so many replicas, as its chunks are found to be.
+fn why_stuck(view: &View<'_>, repair: &Repair, server: ServerId, left: u64) -> Option<String> {
+    if left == 0 {
+        return None;
+    }
+    let (waiting, goal) = repair.to_be_drained();
+    let blocked = why_blocked(view, server, goal).filter(|_| waiting > 0);
+    let kept = || match repair.keeps_on(view, server)? {
+        KeptBy::NoTaker => Some(NO_TAKER.to_owned()),
+        KeptBy::NoSource(count) => Some(format!(
+            "{count} of its chunks have no good replica that could be copied: 'cairn fsck' names \
+             them, 'cairn explain' says why"
+        )),
+        KeptBy::DeletedSuspects(count) => Some(format!(
+            "{count} of its chunks are deleted files', and may have lost bytes in a power failure: \
+             they go when these are purged, or can be copied once they are brought back"
+        )),
+    };
+    blocked.or_else(kept)
+}
+
+/// Whether no server could take a copy of some chunk that a server holds, and is needed there; of
+/// many chunks, some are looked at.
+fn holds_what_none_can_take(view: &View<'_>, server: ServerId) -> bool {
+    let takers = CopyTakers::of(view);
+    let mut some = view.state.chunks_after(ChunkHandle::default()).take(LOOKED_AT_MAX);
+    some.any(|(handle, chunk)| {
+        let good = good(view, handle, &chunk);
+        let others = counted(view, &good).into_iter().filter(|other| *other != server).count();
+        let is_held = good.iter().any(|(holder, _)| *holder == server);
+        is_held && others < chunk.goal as usize && !takers.take(view, handle)
+    })
 }
 
 /// Whether a server may be emptied: others are to be left that take new chunks.
@@ -169,10 +209,9 @@ impl Drains {
 
     /// Why servers cannot be emptied: a code and a line for each, for `Status`.
     pub(super) fn warnings(&self, view: &View<'_>, repair: &Repair) -> Vec<String> {
-        let (waiting, goal) = repair.to_be_drained();
         let stuck = |DrainOrder { server, .. }: &DrainOrder| {
-            let left = self.by_server.get(server).is_some_and(|progress| progress.left > 0);
-            let why = why_blocked(view, *server, goal).filter(|_| left && waiting > 0)?;
+            let left = self.by_server.get(server).map_or(0, |progress| progress.left);
+            let why = why_stuck(view, repair, *server, left)?;
             let at = view.fleet.at(*server).map(|at| at.address.to_string()).unwrap_or_default();
             let code = ReasonCode::DrainBlocked.code();
             Some(format!("{code}: {at} cannot be emptied: {why}"))
@@ -195,8 +234,6 @@ impl Drains {
         let progress = self.by_server.get(&server)?;
         let at = view.fleet.at(server).map(|at| at.address.to_string());
         let subject = at.unwrap_or_else(|| server.to_string());
-        let (waiting, goal) = repair.to_be_drained();
-        let blocked = why_blocked(view, server, goal).filter(|_| waiting > 0);
         let kept = view.fleet.unknown_count_of(server);
         let (state, note) = match view.fleet.servers().state(view.now.time, server) {
             Some(ServerState::Dead) | None if self.is_off(server) => {
@@ -212,9 +249,9 @@ impl Drains {
                 (JobState::Waiting, note.to_owned())
             }
             Some(ServerState::Silent) => (JobState::Waiting, "it is silent".to_owned()),
-            Some(ServerState::Live) => match blocked.filter(|_| progress.left > 0) {
+            Some(ServerState::Live) => match why_stuck(view, repair, server, progress.left) {
                 Some(why) => (JobState::Waiting, why),
-                None if kept > 0 && (progress.left == 0 || waiting == 0) => {
+                None if kept > 0 && (progress.left == 0 || repair.to_be_drained().0 == 0) => {
                     let note = format!("it keeps {kept} lost chunks: 'cairn lost' lists them");
                     (JobState::Waiting, note)
                 }
@@ -232,7 +269,9 @@ impl Drains {
         let held = view.fleet.locations().counts().get(&server).copied().unwrap_or(0);
         let stored = view.fleet.servers().get(server).map_or(0, |known| known.report.stored);
         let goal = highest_goal(view, server).filter(|_| held > 0);
-        let blocked = goal.and_then(|goal| why_blocked(view, server, goal)).unwrap_or_default();
+        let blocked = goal.and_then(|goal| why_blocked(view, server, goal));
+        let none = || holds_what_none_can_take(view, server).then(|| NO_TAKER.to_owned());
+        let blocked = blocked.or_else(none).unwrap_or_default();
         DrainAnswer { chunk_count: held, stored, blocked }
     }
 }

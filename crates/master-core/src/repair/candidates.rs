@@ -5,7 +5,8 @@
 //!               each time     │   │ and at the end begins behind the front again
 //! ```
 //! - CD1: the front is passed first, each time: a place that gets free goes to the most urgent of
-//!   those that it serves, wherever the window is.
+//!   those that it serves, wherever the window is. Chunks without a good replica, of which nothing
+//!   can be copied, have no place in it, however many there are.
 //! - CD2: what one look passes is bounded, and what does not fit is come to by a later one.
 
 use super::levels::Levels;
@@ -48,7 +49,8 @@ pub(super) struct Listed {
 impl Candidates {
     /// What is to be passed now, the most urgent first.
     pub(super) fn list(&self, index: &Levels<Urgency>) -> Listed {
-        let mut front: Vec<Place> = index.from(Place::default()).take(PASSED_MAX + 1).collect();
+        let first = (Urgency::first_with_source(), ChunkHandle::default());
+        let mut front: Vec<Place> = index.from(first).take(PASSED_MAX + 1).collect();
         let Some(behind) = (if front.len() > PASSED_MAX { front.pop() } else { None }) else {
             return Listed { front, window: Vec::new(), next: Place::default() };
         };
@@ -119,6 +121,19 @@ mod tests {
         assert!(passed.into_iter().eq(front..count));
         let again = candidates.list(&index).window;
         assert_eq!(again.first().map(|it| it.1.get()), Some(front), "from the front at the end");
+    }
+
+    #[test]
+    fn lost_chunks_however_many_keep_none_that_can_be_copied_out_of_the_front() {
+        let mut index = Levels::default();
+        for number in 0..4 * PASSED_MAX as u64 {
+            let lost = Urgency::of(0, number % 2 == 0, 3);
+            index.set(ChunkHandle::new(number), Some(lost));
+        }
+        let last = (Urgency::of(1, false, 3), ChunkHandle::new(u64::MAX));
+        index.set(last.1, Some(last.0));
+        let listed = Candidates::default().list(&index);
+        assert_eq!((listed.front, listed.window), (vec![last], vec![]));
     }
 
     #[test]

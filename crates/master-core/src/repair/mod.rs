@@ -23,6 +23,7 @@ pub(crate) mod rests;
 mod survey;
 mod unasked_levels;
 mod under_way;
+pub(crate) mod undrained;
 
 use crate::job_pace::JobPace;
 use crate::jobs::PlaceJob;

@@ -202,3 +202,25 @@ fn some_of<K: Copy + Default + Ord>(
     assert!(some.len() <= count, "what is looked at is bounded (SV1)");
     some.into_iter().map(|(_, handle)| handle).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ChunkHandle, Levels, Urgency, some_of};
+
+    #[test]
+    fn all_of_an_index_are_looked_at_again_in_turn_and_those_without_a_good_replica_too() {
+        let mut index = Levels::default();
+        let urgency =
+            |number: u64| Urgency::of(u32::try_from(number % 3).expect("small"), false, 3);
+        for number in 0..9 {
+            index.set(ChunkHandle::new(number), Some(urgency(number)));
+        }
+        let (mut place, mut looked_at) = (Default::default(), Vec::new());
+        for _ in 0..3 {
+            looked_at.push(some_of(&index, &mut place, 4));
+        }
+        let all: Vec<u64> = looked_at.into_iter().flatten().map(ChunkHandle::get).collect();
+        assert_eq!(all, [0, 3, 6, 1, 4, 7, 2, 5, 8]);
+        assert_eq!(some_of(&index, &mut place, 1), [ChunkHandle::new(0)], "and once more");
+    }
+}

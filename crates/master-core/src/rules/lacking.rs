@@ -14,13 +14,21 @@ use std::cmp::Reverse;
 /// server is to be emptied, and these before those that stand in one rack; the fewer it has the
 /// more; of those that have as many, live files before deleted ones; then those first that lack the
 /// most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency {
     pub(crate) need: CopyNeed,
     pub(crate) good: u32,
     pub(crate) hidden: bool,
     goal: Reverse<u32>,
     copies: Reverse<u32>,
+}
+
+/// None comes before it: whoever begins with it passes all.
+impl Default for Urgency {
+    fn default() -> Self {
+        let most = Reverse(u32::MAX);
+        Self { need: CopyNeed::default(), good: 0, hidden: false, goal: most, copies: most }
+    }
 }
 
 impl Urgency {
@@ -43,8 +51,12 @@ impl Urgency {
 
     /// The first of those that lack a replica and have one to copy, as they are ordered.
     pub(crate) fn first_with_source() -> Self {
-        let most = Reverse(u32::MAX);
-        Self { need: CopyNeed::Lack, good: 1, hidden: false, goal: most, copies: most }
+        Self { need: CopyNeed::Lack, good: 1, ..Self::default() }
+    }
+
+    /// The first of those that lack none but elsewhere than on servers to be emptied.
+    pub(crate) fn first_to_be_drained() -> Self {
+        Self { need: CopyNeed::Drain, ..Self::default() }
     }
 
     /// How many are to be made.
@@ -89,7 +101,7 @@ pub(crate) fn needs(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -
 
 /// Whether a chunk is a deleted file's, and suspects are all there is of it: it gets no lease, so
 /// none becomes current, and none is copied, before it is brought back (R20, R28).
-fn is_left_suspect(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
+pub(crate) fn is_left_suspect(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
     let suspects = current(view, handle, chunk).any(|(_, it)| it.suspect && !it.damaged);
     suspects && view.state.sharing().is_hidden(handle, chunk)
 }

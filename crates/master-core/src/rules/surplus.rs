@@ -3,7 +3,9 @@
 //! - SP1: of the replicas that are good and whose servers are not being drained, as many as the
 //!   goal stay (R11).
 //! - SP2: whoever goes takes no rack away that the chunk can keep: of those on servers that are not
-//!   drained, one of the rack with the most goes.
+//!   drained, one of the rack with the most goes, and there one on the fullest server. Where they
+//!   are about as full, of one chunk it is this one and of the next another: where many chunks have
+//!   one too many all at once, each server keeps its part.
 //! - SP3: a bad replica goes before any good one: where the chunk has its goal without it, or where
 //!   it stands in the way. It does where no server could take a good one, nor one that is silent
 //!   might when it is back; then two good ones are enough to go on with. They alone are raised, the
@@ -19,11 +21,15 @@ use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::ServerState;
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, Rack, ServerId};
+use cairn_types::{ChunkHandle, Rack, Random, ServerId};
 use std::collections::BTreeSet;
 
 /// Good replicas that a chunk goes on with where a bad one stands in the way (SP3, R11).
 const GOOD_LEAST: usize = 2;
+
+/// Servers that are as near in use, in millionths of their capacity, are equally full (SP2): what
+/// they tell lags behind what has been left out there.
+const AS_FULL_PPM: u64 = 10_000;
 
 /// Whether one of its replicas can go (SP1, SP3); so many of those that were judged count.
 pub(crate) fn has_surplus(
@@ -107,13 +113,14 @@ pub(crate) fn who_goes(
         racks.iter().filter(|rack| **rack == own).count()
     };
     let takes_a_rack = |server: ServerId| together(server) == 1;
-    let used = |server| servers.get(server).map_or(0, use_ppm);
     // SP2
+    let used = |server| servers.get(server).map_or(0, use_ppm) / AS_FULL_PPM;
+    let turn = |server: ServerId| Random::new(handle.get() ^ server.get()).next_u64();
     let keeps_racks = counted.iter().any(|server| !takes_a_rack(*server));
     let fits = |server: &ServerId| !(keeps_racks && takes_a_rack(*server));
     let preferred = preferred.filter(|it| counted.contains(it) && fits(it));
     preferred.or_else(|| {
-        counted.into_iter().max_by_key(|server| (together(*server), used(*server), *server))
+        counted.into_iter().max_by_key(|server| (together(*server), used(*server), turn(*server)))
     })
 }
 

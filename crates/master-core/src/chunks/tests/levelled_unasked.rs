@@ -5,7 +5,7 @@ use super::after_power_loss::{Disks, after_power_loss};
 use super::{FILE, World, mutation};
 use crate::record::{HideEntry, OpenChunk};
 use crate::state::ROOT;
-use cairn_protocol::{ReplicaReport, Request};
+use cairn_protocol::{JobKind, JobState, ReplicaReport, Request};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, Term};
 use std::collections::BTreeSet;
 
@@ -106,4 +106,20 @@ fn suspects_of_a_deleted_file_get_no_lease_and_are_not_held_against_the_cell() {
     assert!(world.state.is_hidden(FILE));
     assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "R20");
     assert_eq!(reasons(&mut world), [""; 0]);
+}
+
+#[test]
+fn a_drain_says_that_suspects_of_a_deleted_file_stay_until_it_is_purged_or_brought_back() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), true); 3]);
+    let (mutation, name) = (mutation(2), "f".into());
+    world.apply(HideEntry { mutation, entry: FILE, parent: ROOT, name, ..HideEntry::default() });
+    world.join(4, vec![], vec![]);
+    disks.insert(4, ReplicaReport::default());
+    let full = *disks.keys().next().expect("three servers");
+    world.drain(full);
+    assert_eq!(leave_alone(&mut world, &mut disks, 30_000), 0, "R20");
+    let job = world.jobs(JobKind::Drain).pop().expect("it is listed");
+    let says = job.note.starts_with("1 of its chunks are deleted files'");
+    assert!(job.state == JobState::Waiting && says, "{job:?}");
+    assert!(world.warnings()[0].starts_with("DRAIN_BLOCKED"), "{:?}", world.warnings());
 }

@@ -1,15 +1,16 @@
 //! Servers are emptied and filled, and replicas too many go (A21): what is copied, who is left out
 //! and when, and that nothing is before enough others are sound.
 
-use super::{World, held, lease, members, report, server};
-use crate::record::{Record, SetVersion};
+use super::{FILE, World, held, lease, members, report, server};
+use crate::record::{OpenChunk, Record, SetVersion};
 use cairn_env::EffectId;
 use cairn_protocol::{
     Balance, CancelJob, ChunkGrant, CloneChunk, CloneChunkAnswer, Drain, ErrorCode, Garbage,
     Heartbeat, JobKind, JobState, JobStatus, LeasePurpose, LeftOut, ReplicaReport, Request,
     Response, RevokeLeaseAnswer, ServerDuty,
 };
-use cairn_types::{ChunkVersion, Incarnation};
+use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, Incarnation, Term};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
     /// A chunk that nobody leases; everybody has told.
@@ -451,4 +452,42 @@ fn a_chunk_in_one_rack_gets_into_another_that_has_come_to_have_room() {
     assert_ne!(sets[0].version, ChunkVersion::default());
     world.pass(2000, &all);
     assert!(world.orders().is_empty() && world.raises().is_empty(), "and there it stays");
+}
+
+/// As where the level of a tree is lowered: no server tells of what was left out before it has gone
+/// there, and all chunks would be left out on the same one until then.
+#[test]
+fn of_many_chunks_that_have_one_too_many_each_server_keeps_its_part() {
+    const CHUNKS: u64 = 60;
+    let version = ChunkVersion::of(Term::new(1), 1);
+    let handle = |number: u64| ChunkHandle::of(Term::new(1), 10_000 + 2 * number);
+    let mut world = World::new(0);
+    for number in 0..CHUNKS {
+        let (index, handle) = (ChunkIndex::new(number), handle(number));
+        let open = OpenChunk { file: FILE, index, handle, version, ..OpenChunk::default() };
+        world.apply(OpenChunk { set_size: 4, ..open });
+    }
+    let (all, made) = ([1, 2, 3, 4], |number| ReplicaReport {
+        handle: handle(number),
+        version,
+        ..ReplicaReport::default()
+    });
+    for id in all {
+        world.join(id, (0..CHUNKS).map(made).collect(), vec![]);
+    }
+    let mut stay: BTreeMap<ChunkHandle, BTreeSet<u64>> = BTreeMap::new();
+    for _ in 0..40 {
+        world.pass(250, &all);
+        for (_, id, raise) in world.raises() {
+            stay.entry(raise.handle).or_default().insert(id);
+        }
+        if !stay.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(stay.len() as u64, CHUNKS, "all at once");
+    for id in all {
+        let gone = stay.values().filter(|stay| stay.len() == 3 && !stay.contains(&id)).count();
+        assert!((5..=30).contains(&gone), "{gone} chunks leave server {id}: {stay:?}");
+    }
 }

@@ -91,6 +91,60 @@ fn a_drain_says_why_it_does_not_end_where_chunks_lack_replicas_beside_it() {
 }
 
 #[test]
+fn a_drain_says_so_where_each_server_with_room_has_a_replica_already() {
+    let (mut world, grant, all) = World::settled(4);
+    let fourth = others(&all, &members(&grant))[0];
+    let gone = members(&grant)[0];
+    assert_eq!(world.would_drain(gone).map(|it| it.blocked), Some(String::new()));
+    world.is_full(fourth);
+    let blocked = world.would_drain(gone).expect("it is told").blocked;
+    assert!(blocked.contains("each server with room has a replica"), "{blocked}");
+    world.drain(gone);
+    for _ in 0..4 {
+        world.pass(250, &members(&grant));
+        world.is_full(fourth);
+    }
+    assert!(world.orders().is_empty(), "nobody can take a copy");
+    let (state, note) = world.drain_job();
+    assert!(state == JobState::Waiting && note.contains("has a replica"), "{state:?}: {note}");
+    assert!(world.warnings()[0].starts_with("DRAIN_BLOCKED"), "{:?}", world.warnings());
+    world.pass(500, &all);
+    assert_eq!(world.drain_job(), (JobState::Running, String::new()), "there is room now");
+    assert_eq!(world.copy_all(), [fourth]);
+}
+
+#[test]
+fn a_drain_says_so_where_what_is_left_there_has_no_good_replica_to_copy() {
+    let (mut world, grant, all) = World::settled(4);
+    let three = members(&grant);
+    let tell = |world: &mut World, damaged: bool| {
+        for id in &three {
+            let (server, incarnation) = (server(*id), Incarnation::new(id * 10));
+            let beat = Heartbeat { server, incarnation, ..Heartbeat::default() };
+            let bad = vec![grant.handle];
+            world.request(
+                901,
+                match damaged {
+                    true => Heartbeat { damaged: bad, ..beat },
+                    false => Heartbeat { sound: bad, ..beat },
+                },
+            );
+            assert!(matches!(world.reply(901), Some(Ok(_))));
+        }
+        world.pass(500, &all);
+    };
+    tell(&mut world, true);
+    world.drain(three[0]);
+    world.pass(500, &all);
+    let (state, note) = world.drain_job();
+    let says = note.starts_with("1 of its chunks have no good replica");
+    assert!(state == JobState::Waiting && says, "{state:?}: {note}");
+    assert!(world.warnings()[0].starts_with("DRAIN_BLOCKED"), "{:?}", world.warnings());
+    tell(&mut world, false);
+    assert_eq!(world.drain_job().0, JobState::Running, "they could be read after all");
+}
+
+#[test]
 fn a_server_that_was_emptied_and_is_off_is_missed_by_nobody_after_a_restart_too() {
     let (mut world, grant, all) = World::settled(4);
     let gone = members(&grant)[0];
