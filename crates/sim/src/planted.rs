@@ -15,7 +15,7 @@ use cairn_types::planted::Rule;
 /// Seeds tried for a rule before it counts as unseen.
 const SEEDS_MAX: u64 = 40;
 /// Seeds tried for a checker that has to see a rule's loss by itself.
-const EXPOSURE_SEEDS_MAX: u64 = 10;
+const EXPOSURE_SEEDS_MAX: u64 = 60;
 
 /// What came of breaking one rule.
 #[derive(Clone, Debug)]
