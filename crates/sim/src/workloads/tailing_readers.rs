@@ -3,7 +3,8 @@
 //!
 //! - TR1: where a whole set has lost unsynced bytes, what is appended next stands where a reader
 //!   may have read what is lost. It reads on where it stood, and is not given that (R28; seed 2230
-//!   of d6f3fc5).
+//!   of d6f3fc5), whether what it read there was new to it or had come before (seed 609 of
+//!   38ea74e).
 
 use super::record_file::{RecordFile, RecordId, TriedRecord};
 use crate::file_model::MutationEnd;
@@ -24,6 +25,8 @@ pub(crate) struct TailingReader {
     cursor: RecordCursor,
     /// What it was given, by where that stood.
     given: BTreeMap<RecordId, u64>,
+    /// How far it was when.
+    reached: Vec<(WorldTime, u64)>,
     asked: Option<ReadSpec>,
     /// When the last read began: what was acknowledged before, it has to give.
     asked_at: WorldTime,
@@ -49,6 +52,7 @@ impl TailingReader {
             file,
             cursor: RecordCursor::new(0),
             given: BTreeMap::new(),
+            reached: Vec::new(),
             asked: None,
             asked_at: WorldTime(0),
             idle: 0,
@@ -121,7 +125,7 @@ impl TailingReader {
                 continue;
             }
             if self.has_passed(sim, &file, tried) {
-                sim.reach("record excused: it stands where a reader was given what is lost");
+                sim.reach("record excused: it stands where a reader had read what is lost");
                 continue;
             }
             let offset = tried.offset.unwrap_or_default();
@@ -139,12 +143,10 @@ impl TailingReader {
     /// TR1.
     fn has_passed(&self, sim: &Simulation, file: &RecordFile, tried: &TriedRecord) -> bool {
         let (Some(id), Some(offset)) = (file.id, tried.offset) else { return false };
+        let MutationEnd::Acknowledged(acknowledged_at) = tried.ended else { return false };
         let size = tried.framed.len() as u64;
-        let is_over = |(other, at): (&RecordId, &u64)| {
-            let end = file.tried.get(other).map_or(*at, |it| at + it.framed.len() as u64);
-            *at < offset + size && offset < end
-        };
-        self.given.iter().any(is_over) && sim.excused(id, offset, size)
+        let was_behind = |(at, end): &(WorldTime, u64)| *at < acknowledged_at && *end > offset;
+        self.reached.iter().any(was_behind) && sim.excused(id, offset, size)
     }
 }
 
@@ -165,6 +167,9 @@ impl Workload for TailingReader {
         let mut records = Vec::new();
         if !self.cursor.take(asked, &[bytes], &mut records) {
             sim.reach("record reader doubts what it would skip");
+        }
+        if self.reached.last().is_none_or(|(_, end)| *end < self.cursor.consumed()) {
+            self.reached.push((sim.now(), self.cursor.consumed()));
         }
         for record in records {
             self.take(sim, (record.producer, record.number), record.offset);
@@ -220,9 +225,10 @@ mod tests {
         ledger.acknowledge(handle, push, serial, WorldTime(number));
     }
 
-    /// What is said of a reader that was given record 1 from `read_at`, before all servers lost it
-    /// but those that keep it; and never record 2, which was synced at [`LOST_AT`] afterwards.
-    fn judged(read_at: u64, one_keeps_it: bool) -> Option<&'static str> {
+    /// What is said of a reader that had read up to `end` at `reached_at`, before all servers lost
+    /// record 1 but those that keep it; and that never got record 2, which was acknowledged
+    /// at 2, synced, at [`LOST_AT`].
+    fn judged((end, reached_at): (u64, u64), one_keeps_it: bool) -> Option<&'static str> {
         let mut sim = Simulation::idle();
         let (first, second) = (sim.nodes.servers[0], sim.nodes.servers[1]);
         apply(&sim, first, 1, false);
@@ -233,15 +239,15 @@ mod tests {
         }
         let file = RecordFile::named("/log");
         file.borrow_mut().id = Some(FILE);
-        for (number, offset) in [(1, read_at), (2, LOST_AT)] {
-            let ended = MutationEnd::Acknowledged(WorldTime(number));
-            let (framed, sync) = (Bytes::from_static(b"quite"), number == 2);
-            let (offset, record) = (Some(offset), (ProducerId::new(1), number));
-            let tried = TriedRecord { framed, ended, offset, sync };
-            file.borrow_mut().tried.insert(record, tried);
-        }
+        let tried = TriedRecord {
+            framed: Bytes::from_static(b"quite"),
+            ended: MutationEnd::Acknowledged(WorldTime(2)),
+            offset: Some(LOST_AT),
+            sync: true,
+        };
+        file.borrow_mut().tried.insert((ProducerId::new(1), 2), tried);
         let mut reader = TailingReader::new(0, file);
-        reader.given.insert((ProducerId::new(1), 1), read_at);
+        reader.reached = vec![(WorldTime(0), 10), (WorldTime(reached_at), end)];
         reader.asked_at = WorldTime(3);
         reader.judge(&mut sim);
         let failure = sim.observer.borrow().failure.clone();
@@ -249,15 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_where_a_reader_was_given_what_a_whole_set_lost_need_not_reach_it() {
-        assert_eq!(judged(LOST_AT, false), None);
-        assert_eq!(judged(LOST_AT - 4, false), None, "it reaches over its first byte");
+    fn what_stands_where_a_reader_had_read_what_a_whole_set_lost_need_not_reach_it() {
+        assert_eq!(judged((LOST_AT + 5, 1), false), None);
+        assert_eq!(judged((LOST_AT + 1, 1), false), None, "it had read over its first byte");
     }
 
     #[test]
     fn what_stands_elsewhere_or_where_nothing_was_lost_has_to_reach_it() {
-        assert_eq!(judged(LOST_AT - 5, false), Some("records"));
-        assert_eq!(judged(LOST_AT + 5, false), Some("records"));
-        assert_eq!(judged(LOST_AT, true), Some("records"), "an intact replica is alive");
+        assert_eq!(judged((LOST_AT, 1), false), Some("records"), "it stood in front of it");
+        assert_eq!(judged((LOST_AT + 5, 2), false), Some("records"), "it came by later");
+        assert_eq!(judged((LOST_AT + 5, 1), true), Some("records"), "an intact replica is alive");
     }
 }
