@@ -494,6 +494,23 @@ fn a_last_line_without_its_end_waits_for_it_where_the_input_is_resumed() {
 }
 
 #[test]
+fn an_input_that_cannot_be_read_ends_no_producer_and_makes_no_file() {
+    let cell = cell_with_stream(3);
+    cell.ok_with(["append", "--producer", "p", "/s"], b"1\n");
+    let epoch = || cell.json(&["producers", "/s"])["epoch"].clone();
+    let (before, first) = (epoch(), cell.file("first", b"2\n"));
+    assert!(before.is_string(), "{before}");
+    for wrong in ["mistyped", "."] {
+        let done = cell.run(["append", "--producer", "p", "/s", &first, wrong]);
+        assert!(!done.status.success() && done.stderr.contains("reading"), "{done:?}");
+        let new = cell.run(["append", "/new", &first, wrong]);
+        assert!(!new.status.success(), "{new:?}");
+    }
+    assert_eq!((epoch(), cell.ok(["cat", "/s"])), (before, "1\n".to_owned()));
+    assert!(!cell.run(["stat", "/new"]).status.success(), "nothing was made for it");
+}
+
+#[test]
 fn a_cursor_that_no_line_goes_with_is_said_not_to_be_stored() {
     let cell = cell_with_stream(3);
     let append = |stdin: &[u8]| {

@@ -106,6 +106,7 @@ pub(crate) async fn run(
     if layout.is_some() {
         append.stream.check(true, producer, &to)?;
     }
+    check_sources(&append.sources)?;
     let file = open_or_make(&append, &to, layout).await?;
     let is_stream = file.entry().layout == Layout::Stream;
     append.stream.check(is_stream, producer, &to)?;
@@ -125,6 +126,24 @@ pub(crate) async fn run(
         append_bytes(&file, &to, receiver).await?;
     }
     file.close().await.doing(doing)
+}
+
+/// What cannot be read is told before a file is made for it, and before whoever appends under the
+/// same name is fenced off.
+fn check_sources(sources: &[PathBuf]) -> Result<(), CliError> {
+    for source in sources.iter().filter(|source| source.as_os_str() != "-") {
+        let doing = || format!("reading {}", source.display());
+        let about = std::fs::metadata(source).doing(doing)?;
+        if about.is_dir() {
+            let cause = Cause::new(Exit::Local, "it is a directory", "name a file");
+            return Err(CliError::new(doing(), cause));
+        }
+        // To open a pipe would wait for who writes into it.
+        if about.is_file() {
+            std::fs::File::open(source).doing(doing)?;
+        }
+    }
+    Ok(())
 }
 
 /// The file, which is made where there is none; but no stream for who has no name there.
