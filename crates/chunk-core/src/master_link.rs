@@ -16,7 +16,7 @@ use crate::cloning::Clones;
 use crate::inventory::InventoryProgress;
 use crate::master_search::MasterSearch;
 use crate::outbox::{AskedSlice, CallPurpose, DiskPurpose, Outbox, WakePurpose};
-use crate::replica_table::ReplicaTable;
+use crate::replica_table::{ReplicaTable, UNTOLD_AT_ONCE};
 use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::traffic::Traffic;
@@ -440,11 +440,11 @@ impl MasterLink {
     }
 
     /// What a heartbeat tells of replicas: first of those that changed since they were told of,
-    /// as far as there is room, and then of the others in turn.
+    /// as far as there is room, and then of the others in turn, of some however many have changed.
     fn replicas_to_tell(&mut self, table: &mut ReplicaTable) -> Vec<ReplicaReport> {
         let most = if self.sheds { HELD_WHILE_SHEDDING } else { HELD_PER_HEARTBEAT };
-        let mut held = table.take_untold(most / 2);
-        let wanted = most - held.len();
+        let mut held = table.take_untold();
+        let wanted = most.saturating_sub(held.len()).max(most / 2);
         let in_turn = table.behind(self.held_told).take(wanted);
         let in_turn: Vec<ReplicaReport> = in_turn.map(|it| it.stored().report()).collect();
         self.held_told = match in_turn.last() {
@@ -452,7 +452,7 @@ impl MasterLink {
             _ => ChunkHandle::default(),
         };
         held.extend(in_turn);
-        assert!(held.len() <= most, "{} replicas in a heartbeat", held.len());
+        assert!(held.len() <= UNTOLD_AT_ONCE + most, "{} replicas in a heartbeat", held.len());
         held
     }
 

@@ -16,6 +16,10 @@ use std::time::Duration;
 
 /// Replicas that somebody asked for, and that are not here, of which a master is to hear.
 const ABSENT_TOLD_MAX: usize = 1024;
+/// Changed replicas that are told of at once, with a heartbeat: more than change from one to the
+/// next. What waits longer makes a replica look as if it were behind the others of its set, and it
+/// is copied for nothing (R29).
+pub(crate) const UNTOLD_AT_ONCE: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct ReplicaTable {
@@ -296,10 +300,10 @@ impl ReplicaTable {
         self.untold.contains(&handle)
     }
 
-    /// Reports of up to `count_max` that nobody has been told of.
-    pub(crate) fn take_untold(&mut self, count_max: usize) -> Vec<ReplicaReport> {
+    /// Reports of up to [`UNTOLD_AT_ONCE`] that nobody has been told of.
+    pub(crate) fn take_untold(&mut self) -> Vec<ReplicaReport> {
         let mut reports = Vec::new();
-        while reports.len() < count_max
+        while reports.len() < UNTOLD_AT_ONCE
             && let Some(handle) = self.untold.pop_first()
         {
             let replica = self.replicas.get(&handle).expect("what is untold is here (W2)");
@@ -372,5 +376,19 @@ mod tests {
         assert_eq!(table.damaged(), [damaged]);
         table.remove(damaged);
         assert!(table.watched.is_empty());
+    }
+    #[test]
+    fn what_changes_between_two_heartbeats_is_told_of_with_the_next_one() {
+        // A thousand files a second are put to a server, and it tells every three.
+        let changed = (1..=3000).map(ChunkHandle::new);
+        let mut table = ReplicaTable::default();
+        for handle in changed.clone() {
+            table.insert(StoredReplica::to_be_created(handle));
+            table.touch(handle).expect("here").stored_mut().changed(7, SerialNumber::new(1));
+            table.note_change(handle, Time::default());
+        }
+        let told: Vec<ChunkHandle> = table.take_untold().iter().map(|it| it.handle).collect();
+        assert!(told.iter().copied().eq(changed), "{} are told of", told.len());
+        assert!(table.take_untold().is_empty(), "once");
     }
 }
