@@ -40,6 +40,8 @@ pub struct RunConfig {
     pub strict: bool,
     /// Whether the cell has to heal when the faults are over.
     pub heals: bool,
+    /// Of which checker alone complaints count; of each, without.
+    pub only: Option<&'static str>,
 }
 
 impl RunConfig {
@@ -63,6 +65,7 @@ impl RunConfig {
             streams: false,
             strict: false,
             heals: false,
+            only: None,
         }
     }
 

@@ -59,6 +59,7 @@ impl WorkloadFiles {
 pub fn run(config: &RunConfig) -> RunReport {
     plant(config.planted);
     let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
+    observer.borrow_mut().only = config.only;
     let mut report = RunReport::default();
     let done = catch_unwind(AssertUnwindSafe(|| whole_run(config, &observer, &mut report)));
     if let Err(panic) = done {

@@ -61,6 +61,7 @@ impl DrillScript {
             streams: false,
             strict: false,
             heals: false,
+            only: None,
         };
         let observer = Rc::new(RefCell::new(Observer::new(checkers::all())));
         let (mut world, nodes) = cell::build(&config, &cell_config, CLIENTS, &observer);
