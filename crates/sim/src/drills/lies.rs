@@ -23,7 +23,7 @@ pub(super) const DRILLS: &[Drill] = &[
 const ROUNDS: u64 = 150;
 /// Lies from one look at the innocent files to the next: rounds.
 const LOOK_EVERY: u64 = 10;
-const BYTES: &[u8] = b"whatever others say, these bytes stay";
+pub(super) const BYTES: &[u8] = b"whatever others say, these bytes stay";
 
 fn a_client_lies(script: &mut DrillScript) -> Verdict {
     lie_and_look(script, Liar::Client, Vec::new())
@@ -104,11 +104,11 @@ fn tell(script: &mut DrillScript, lie: Request, random: &mut Random) {
 }
 
 /// What was written is read, by somebody else.
-fn look(script: &mut DrillScript, places: &[(EntryId, u64)]) -> Verdict {
+pub(super) fn look(script: &mut DrillScript, places: &[(EntryId, u64)]) -> Verdict {
     for (file, offset) in places {
         let read = script.read(1, *file, *offset, BYTES.len() as u64)?;
         if read != BYTES {
-            return Err(format!("{BYTES:?} was acknowledged, and {read:?} is read"));
+            return Err(format!("{file:?}: {BYTES:?} was acknowledged, and {read:?} is read"));
         }
     }
     Ok(())

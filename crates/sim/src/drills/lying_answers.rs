@@ -3,6 +3,7 @@
 //! Nobody panics, and what was stored before on honest disks stays as it is.
 
 use super::drill::Drill;
+use super::lies::{BYTES, look};
 use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::{ClientOp, OpOutput, path};
@@ -28,7 +29,6 @@ const AWAY: [(u64, bool); 4] = [(20, false), (45, true), (70, false), (95, true)
 const TRUE_PERMILLE: u64 = 400;
 /// Of a thousand lies, how many come with other bytes.
 const BYTES_PERMILLE: u64 = 250;
-const BYTES: &[u8] = b"whatever it answers, these bytes stay";
 
 fn a_chunkserver_answers_with_lies(script: &mut DrillScript) -> Verdict {
     work_beside_lies(script, 8, |_, _| true)
@@ -147,15 +147,4 @@ fn lie(answer: &Answer, known: &[u64], random: &mut Random) -> Answer {
         _ => [&answer.payload[..], &answer.payload[..]].concat().into(),
     };
     Answer { response, payload }
-}
-
-/// What was stored before is read, by somebody else.
-fn look(script: &mut DrillScript, files: &[(EntryId, u64)]) -> Verdict {
-    for (file, start) in files {
-        let read = script.read(1, *file, *start, BYTES.len() as u64)?;
-        if read != BYTES {
-            return Err(format!("{file:?}: {BYTES:?} was acknowledged, and {read:?} is read"));
-        }
-    }
-    Ok(())
 }
