@@ -14,11 +14,10 @@
 
 use super::{Chunks, told_of};
 use crate::applied::Applied;
-use crate::fleet::{Fleet, SliceNews};
+use crate::fleet::{Fleet, SliceNews, is_of_a_term, passing};
 use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
 use crate::rules::garbage::{is_garbage, is_kept, is_purged, left_out_of, named, since};
-use crate::rules::possible::{is_of_a_term, passing};
 use crate::scheduler::Scheduler;
 use crate::state::ChunkRecord;
 use crate::step::Step;

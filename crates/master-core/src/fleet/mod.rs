@@ -15,6 +15,7 @@ mod chosen;
 mod joining;
 mod left_out;
 mod locations;
+mod possible_words;
 mod recent_creations;
 mod servers;
 mod servers_ahead;
@@ -26,12 +27,12 @@ mod wanted;
 pub(crate) use chosen::PersonsWord;
 pub(crate) use joining::SliceNews;
 pub(crate) use locations::{KnownReplica, LocationTable, behind};
+pub(crate) use possible_words::{is_of_a_term, may_begin_lease, passing};
 pub(crate) use recent_creations::CREATION_WEIGHT;
 pub(crate) use servers::{KnownServer, ServerTable};
 pub(crate) use servers_ahead::ServersAhead;
 pub(crate) use unknown_chunks::is_empty_creation;
 
-use crate::rules::possible::{is_of_a_term, is_possible, passing};
 use crate::state::State;
 use bad_blocks::BadBlockHints;
 use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
@@ -39,6 +40,7 @@ use cairn_protocol::{ListLost, ListLostAnswer, LostChunk};
 use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Term, Time};
 use chosen::ChosenReplicas;
 use left_out::{LeftOutNews, ServerNews};
+use possible_words::is_possible;
 use std::time::Duration;
 use thinned::ThinnedChunks;
 use unknown_chunks::UnknownChunks;
@@ -180,7 +182,7 @@ impl Fleet {
         report.handle == handle
             && is_possible(state, report)
             && is_of_a_term(state, report)
-            && self.note_replicas((now, state), server, reports).is_empty()
+            && self.take_in((now, state), server, reports).is_empty()
     }
 
     /// Takes in what a server says of its replicas, which mostly come in handle order; answers
@@ -191,9 +193,19 @@ impl Fleet {
         server: ServerId,
         reports: &'a [ReplicaReport],
     ) -> Vec<&'a ReplicaReport> {
-        let table = |handles| state.chunks_among(handles);
         let runs = passing(reports, |report| is_possible(state, report));
-        runs.flat_map(|run| self.locations.report_all(now, server, run, table)).collect()
+        runs.flat_map(|run| self.take_in((now, state), server, run)).collect()
+    }
+
+    /// The same of words that were looked at.
+    fn take_in<'a>(
+        &mut self,
+        (now, state): (Time, &State),
+        server: ServerId,
+        reports: &'a [ReplicaReport],
+    ) -> Vec<&'a ReplicaReport> {
+        let table = |handles| state.chunks_among(handles);
+        self.locations.report_all(now, server, reports, table)
     }
 
     /// The chunk table has this chunk no more: nothing is known of it.

@@ -13,7 +13,7 @@ use crate::state::State;
 use cairn_protocol::ReplicaReport;
 
 /// BE1
-pub(crate) fn is_possible(state: &State, report: &ReplicaReport) -> bool {
+pub(super) fn is_possible(state: &State, report: &ReplicaReport) -> bool {
     let chunk_size = state.config().chunk_size;
     // A shadow master that has no log yet does not know how large chunks are.
     let fits = chunk_size == 0 || report.length <= chunk_size;

@@ -16,7 +16,7 @@
 //! Knows nothing of why; whoever started it decides what its end means.
 
 use super::acts::{Acts, Question};
-use crate::rules::possible::may_begin_lease;
+use crate::fleet::may_begin_lease;
 use crate::state::State;
 use crate::view::View;
 use cairn_protocol::{ErrorCode, Failure, Raise as RaiseRequest, RaiseAnswer, ReplicaReport};

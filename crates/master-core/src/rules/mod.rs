@@ -9,7 +9,6 @@
 //!   good_replicas ◄── lacking · surplus · cloning   condition   who needs one more, or one less
 //!   charging      next_step, lease_request, lengths         what quotas count
 //!   chunk_list    levelled_unasked ─► replica_set          what no client asks for
-//!   possible                                            which words of servers count at all
 //!   members ─► commit_replicas                             what counts of a stream's bundles
 //! ```
 
@@ -36,7 +35,6 @@ pub(crate) mod live_file;
 pub(crate) mod members;
 pub(crate) mod next_step;
 pub(crate) mod placement;
-pub(crate) mod possible;
 pub(crate) mod reading;
 pub(crate) mod replica_set;
 pub(crate) mod server_use;
