@@ -277,12 +277,21 @@ impl InputReader {
         }
     }
 
+    /// Mostly there is some, and to wait costs more than a short line.
+    fn room_for(&self, size: u32) -> OwnedSemaphorePermit {
+        let room = Arc::clone(&self.room).try_acquire_many_owned(size);
+        room.unwrap_or_else(|_| {
+            let awaited = Arc::clone(&self.room).acquire_many_owned(size);
+            self.runtime.block_on(awaited).expect("nobody closes it")
+        })
+    }
+
     fn read_one(&self, mut reader: impl BufRead, is_last: bool) -> Result<(), Cause> {
         while let Some((bytes, is_ended)) = self.cutter.next(&mut reader)? {
             let size = u32::try_from(bytes.len().min(WAITING_SIZE_MAX)).unwrap_or(u32::MAX);
-            let room = self.runtime.block_on(self.room.clone().acquire_many_owned(size));
+            let room = self.room_for(size);
             let is_ended = is_ended || !is_last;
-            let piece = InputPiece { bytes, is_ended, _room: room.expect("nobody closes it") };
+            let piece = InputPiece { bytes, is_ended, _room: room };
             // Nobody takes it: the other side has failed and says so itself.
             if self.sender.blocking_send(Ok(piece)).is_err() {
                 break;
