@@ -233,7 +233,7 @@ fn what_is_lacking(chunk: &ListedChunk, checked: &CheckedChunk) -> Option<Findin
     }
     let also = match (unasked, doubted) {
         (0, 0) => String::new(),
-        (0, _) => format!(", {doubted} become so once they are compared"),
+        (0, _) => format!(", {doubted} are in doubt"),
         (_, 0) => format!(", {unasked} could not be asked for"),
         _ => format!(", {unasked} could not be asked for, {doubted} are in doubt"),
     };
@@ -384,6 +384,7 @@ mod tests {
         tally.count(&checked);
         assert_eq!((tally.lost, tally.beyond_repair, tally.to_repair.len()), (1, 1, 0));
     }
+
     #[test]
     fn what_is_only_in_doubt_is_repaired_by_itself_or_rests_or_waits_for_a_person() {
         let handle = ChunkHandle::new(7);
