@@ -11,6 +11,7 @@
 //!   changes nothing (R4).
 
 mod debug_events;
+mod for_batches;
 mod for_snapshots;
 mod for_streams;
 
@@ -19,7 +20,7 @@ use crate::callers::Callers;
 use crate::chunks::Chunks;
 use crate::log_jobs::LogResult;
 use crate::moves::MoveRequest;
-use crate::mutations::{BatchItem, Mutations};
+use crate::mutations::Mutations;
 use crate::name_mutation::NameMutation;
 use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
@@ -41,10 +42,9 @@ use crate::view::View;
 use cairn_env::{Caller, Completion, EffectId, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
-    BATCH_LOCATIONS_SIZE_MAX, Balance, Batch, BatchEntry, BatchResult, CancelJob, CellInfoAnswer,
-    ChangeSettings, ClientToMaster, Directed, Drain, ErrorCode, Failure, FindPrimaryAnswer,
-    ForgetServer, ListJobsAnswer, MasterRole, Open, ReasonCode, ReportBadBlockAnswer, Request,
-    ResourceUse, Response, Stat,
+    Balance, BatchEntry, CancelJob, CellInfoAnswer, ChangeSettings, ClientToMaster, Directed,
+    Drain, ErrorCode, Failure, FindPrimaryAnswer, ForgetServer, ListJobsAnswer, MasterRole,
+    ReasonCode, ReportBadBlockAnswer, Request, ResourceUse, Response,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, CellId, ChunkHandle, LogIndex, Random, ReignId, Term, WallTime};
@@ -445,7 +445,9 @@ impl MasterCore {
         }
         let answer = match request {
             ClientToMaster::Stat(stat) => reads::stat(&view, &stat).map(Response::Stat),
-            ClientToMaster::Open(open) => reads::open(&view, &open).map(Response::Open),
+            ClientToMaster::Open(open) => {
+                asker.opened(&open, reads::open(&view, &open)).map(Response::Open)
+            }
             ClientToMaster::Locate(wish) => reads::locate(&view, &wish).map(Response::Locate),
             ClientToMaster::List(list) => reads::list(state, &list).map(Response::List),
             ClientToMaster::ListDeleted(wish) => {
@@ -552,49 +554,5 @@ impl MasterCore {
         let who = Arc::clone(self.callers.who(from));
         let (mut step, mutations, _) = self.parts(now);
         mutations.on_request(&mut step, (from, &who), change.into());
-    }
-
-    /// What a batch asks for is read at once, all of it from one state.
-    fn on_batch(&mut self, now: Now, from: Caller, batch: Batch) {
-        if let Some(failure) = batch.oversized() {
-            return self.out.reply(from, Err(failure));
-        }
-        let view = self.chunks.view(now, &self.state);
-        let stats: Vec<&Stat> = batch.entries.iter().filter_map(BatchEntry::as_stat).collect();
-        let opens: Vec<&Open> = batch.entries.iter().filter_map(BatchEntry::as_open).collect();
-        let mut looked = reads::look_each(&view, &stats).into_iter();
-        let opened = reads::open_each(&view, &opens, BATCH_LOCATIONS_SIZE_MAX);
-        for answer in opened.iter().flatten() {
-            for chunk in reads::nowhere(&answer.chunks) {
-                self.chunks.want(now.time, chunk);
-            }
-        }
-        let mut opened = opened.into_iter();
-        let asker = Asker { state: &self.state, who: self.callers.who(from) };
-        let may = |entry: &BatchEntry| asker.check_look(entry);
-        let take = |entry| match entry {
-            BatchEntry::Stat(_) => {
-                let looked = looked.next().expect("each was looked at above");
-                let looked = may(&entry).and(looked);
-                BatchItem::Known(looked.map_or_else(BatchResult::failed, BatchResult::Stat))
-            }
-            BatchEntry::Open(_) => {
-                let opened = opened.next().expect("each was opened above");
-                let opened = may(&entry).and(opened);
-                BatchItem::Known(opened.map_or_else(BatchResult::failed, BatchResult::Open))
-            }
-            BatchEntry::MakeDirectory(make) => {
-                BatchItem::Mutation(NameMutation::MakeDirectory(make))
-            }
-            BatchEntry::Create(create) => BatchItem::Mutation(NameMutation::Create(create)),
-            BatchEntry::Rename(rename) => BatchItem::Mutation(NameMutation::Rename(rename)),
-            BatchEntry::Delete(delete) => BatchItem::Mutation(NameMutation::Delete(delete)),
-        };
-        let entries: Vec<_> = batch.entries.into_iter().map(take).collect();
-        assert!(looked.next().is_none(), "what was looked at is some entry's");
-        assert!(opened.next().is_none(), "what was opened is some entry's");
-        let who = Arc::clone(self.callers.who(from));
-        let (mut step, mutations, _) = self.parts(now);
-        mutations.on_batch(&mut step, (from, &who), entries);
     }
 }

@@ -6,7 +6,7 @@ use crate::record::{AddDirectories, AddFile, HideEntry, NewDirectory, RaiseLevel
 use crate::state::{ROOT, State};
 use cairn_protocol::{
     ClientToMaster, Create, Delete, ErrorCode, Explain, Failure, List, ListDegraded, ListLost,
-    MakeDirectory, Open, Rename, SetAttributes, Stat,
+    MakeDirectory, Open, OpenAnswer, Rename, SetAttributes, Stat,
 };
 use cairn_types::{
     Attributes, CellPath, EntryId, EntryKind, Identity, LogIndex, MutationName, MutationNumber,
@@ -137,6 +137,17 @@ impl Pair {
         format!("{}/n{}", path.trim_end_matches('/'), self.small(4))
     }
 
+    /// What is found at a path, whoever asks.
+    fn opened(&self, open: &Open) -> Result<OpenAnswer, Failure> {
+        let id = self.state.resolve(&open.path)?;
+        let record = self.state.entry(id).expect("it stands there");
+        if record.kind == EntryKind::Directory {
+            return Err(Failure::refused(ErrorCode::IsADirectory, "a directory"));
+        }
+        let entry = self.state.described((id, &record), open.path.name().unwrap_or_default());
+        Ok(OpenAnswer { entry, ..OpenAnswer::default() })
+    }
+
     /// Makes a file or directory somewhere.
     fn grow(&mut self) {
         let directories: Vec<String> = (self.model.tree.iter())
@@ -171,7 +182,7 @@ impl Pair {
     }
 }
 
-fn is_denied(checked: &Result<(), Failure>) -> bool {
+fn is_denied<T>(checked: &Result<T, Failure>) -> bool {
     checked.as_ref().is_err_and(|failure| failure.code == ErrorCode::PermissionDenied)
 }
 
@@ -193,7 +204,8 @@ fn check_looks(pair: &Pair, who: &Arc<Identity>, path: &str) {
         _ => true,
     };
     let open = Open { path: at(path), ..Open::default() };
-    assert_eq!(denied(ClientToMaster::Open(open)), !(reaches && opens), "{told}");
+    let opened = asker.opened(&open, pair.opened(&open));
+    assert_eq!(is_denied(&opened), !(reaches && opens), "{told}");
     let list = List { path: at(path), ..List::default() };
     let lists = reaches && model.may(who, path, READ);
     assert_eq!(denied(ClientToMaster::List(list)), !lists, "{told}");

@@ -18,7 +18,7 @@ use crate::record::ATTRIBUTES_LEVEL;
 use crate::state::{EntryRecord, HIDDEN_ROOT, ROOT, State};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{self, Rule};
-use cairn_types::{Access, CellPath, EntryId, EntryKind, Identity, STICKY};
+use cairn_types::{Access, Attributes, CellPath, EntryId, EntryKind, Identity, STICKY};
 use std::sync::Arc;
 
 /// What was deleted may have been in what was deleted, but not deeper than this.
@@ -50,6 +50,9 @@ impl Asker<'_> {
     pub(crate) fn check_way(&self, path: &CellPath) -> Result<(), Failure> {
         if self.may_all() {
             return Ok(());
+        }
+        if let Some(id) = self.state.known_directory_of(path).filter(|id| *id != HIDDEN_ROOT) {
+            return self.check_search(id, path);
         }
         let Some(directory) = path.parent() else { return Ok(()) };
         if let Ok((id, EntryKind::Directory)) = self.state.resolve_kind(&directory) {
@@ -133,8 +136,18 @@ impl Asker<'_> {
         if self.may_all() || self.who.may(wish, attributes) {
             return Ok(());
         }
+        Err(self.may_not(wish, (id, attributes), path))
+    }
+
+    /// Why something may not be done with an entry.
+    pub(crate) fn may_not(
+        &self,
+        wish: Access,
+        (id, attributes): (EntryId, Attributes),
+        path: &CellPath,
+    ) -> Failure {
         let place = self.state.path_of(id).unwrap_or_default();
-        Err(self.denied(&format!("{wish} {place} ({attributes})"), path))
+        self.denied(&format!("{wish} {place} ({attributes})"), path)
     }
 
     /// Whether it may read the names of a directory, and go to them.

@@ -5,9 +5,9 @@ use crate::permissions::Asker;
 use crate::state::{HIDDEN_ROOT, ROOT, State};
 use crate::undelete::what_is_meant;
 use cairn_protocol::{
-    BatchEntry, ClientToMaster, ClientToStreams, Create, Delete, ErrorCode, Failure, Find,
-    LeasePurpose, List, MakeDirectory, Open, Rename, Request, SetAttributes, ShadowQuestion,
-    Snapshot, Stat, Undelete,
+    ClientToMaster, ClientToStreams, Create, Delete, ErrorCode, Failure, Find, LeasePurpose, List,
+    MakeDirectory, Open, OpenAnswer, Rename, Request, SetAttributes, ShadowQuestion, Snapshot,
+    Stat, Undelete,
 };
 use cairn_types::{Access, CellPath, EntryId, EntryKind, Identity};
 use std::sync::Arc;
@@ -23,8 +23,9 @@ impl Asker<'_> {
             return Ok(());
         }
         match request {
-            ClientToMaster::Stat(stat) => self.check_stat(stat),
-            ClientToMaster::Open(open) => self.check_open(open),
+            ClientToMaster::Stat(stat) => self.check_way(&stat.path),
+            // `opened` judges the way and what it led to.
+            ClientToMaster::Open(_) => Ok(()),
             ClientToMaster::Locate(wish) => self.check_file(wish.file, &EITHER),
             ClientToMaster::List(list) => self.check_list(list),
             ClientToMaster::Find(find) => self.check_find(find),
@@ -109,10 +110,11 @@ impl Asker<'_> {
     /// What readers ask of a master that is not in charge.
     pub(crate) fn check_question(&self, question: &ShadowQuestion) -> Result<(), Failure> {
         match question {
-            // The parts of a batch are looked at each by itself.
-            ShadowQuestion::CellInfo(_) | ShadowQuestion::Batch(_) => Ok(()),
-            ShadowQuestion::Stat(stat) => self.check_stat(stat),
-            ShadowQuestion::Open(open) => self.check_open(open),
+            // The parts of a batch are looked at each by itself, and what was opened by `opened`.
+            ShadowQuestion::CellInfo(_) | ShadowQuestion::Batch(_) | ShadowQuestion::Open(_) => {
+                Ok(())
+            }
+            ShadowQuestion::Stat(stat) => self.check_way(&stat.path),
             ShadowQuestion::Locate(wish) => self.check_file(wish.file, &EITHER),
             ShadowQuestion::ReadExtents(wish) => self.check_file(wish.file, &EITHER),
             ShadowQuestion::WaitLength(wish) => self.check_file(wish.file, &EITHER),
@@ -121,31 +123,28 @@ impl Asker<'_> {
         }
     }
 
-    /// A look-up that is part of a batch; changes are looked at when they have their locks.
-    pub(crate) fn check_look(&self, entry: &BatchEntry) -> Result<(), Failure> {
+    /// What a `Stat` of a batch found, for whoever may go there.
+    pub(crate) fn looked<T>(&self, stat: &Stat, found: Result<T, Failure>) -> Result<T, Failure> {
+        self.check_way(&stat.path).and(found)
+    }
+
+    /// What an `Open` found, for whoever may read or write it. What was looked up once is not
+    /// looked up again to be judged: so look-ups cost hardly more with permissions than without.
+    pub(crate) fn opened(
+        &self,
+        open: &Open,
+        found: Result<OpenAnswer, Failure>,
+    ) -> Result<OpenAnswer, Failure> {
         if self.may_all() {
-            return Ok(());
+            return found;
         }
-        match entry {
-            BatchEntry::Stat(stat) => self.check_stat(stat),
-            BatchEntry::Open(open) => self.check_open(open),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_stat(&self, stat: &Stat) -> Result<(), Failure> {
-        self.check_way(&stat.path)
-    }
-
-    fn check_open(&self, open: &Open) -> Result<(), Failure> {
         self.check_way(&open.path)?;
-        self.check_named(&open.path, |id| match self.state.entry(id) {
-            // That it is none to be opened is said by who opens it.
-            Some(entry) if entry.kind == EntryKind::Directory => Ok(()),
-            Some(entry) if self.who.may(Access::WRITE, self.state.attributes(&entry)) => Ok(()),
-            Some(entry) => self.check_entry((id, &entry), Access::READ, &open.path),
-            None => Ok(()),
-        })
+        let answer = found?;
+        let attributes = answer.entry.attributes();
+        if EITHER.iter().any(|wish| self.who.may(*wish, attributes)) {
+            return Ok(answer);
+        }
+        Err(self.may_not(Access::READ, (answer.entry.id, attributes), &open.path))
     }
 
     fn check_list(&self, list: &List) -> Result<(), Failure> {

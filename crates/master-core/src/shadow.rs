@@ -157,7 +157,9 @@ impl ShadowCore {
                 Ok(ShadowWord::CellInfo(CellInfoAnswer { cell, config, term }))
             }
             ShadowQuestion::Stat(stat) => reads::stat(&view, stat).map(ShadowWord::Stat),
-            ShadowQuestion::Open(open) => reads::open(&view, open).map(ShadowWord::Open),
+            ShadowQuestion::Open(open) => {
+                asker.opened(open, reads::open(&view, open)).map(ShadowWord::Open)
+            }
             ShadowQuestion::Locate(wish) => reads::locate(&view, wish).map(ShadowWord::Locate),
             ShadowQuestion::List(list) => reads::list(state, list).map(ShadowWord::List),
             ShadowQuestion::Find(find) => crate::find::find(asker, find).map(ShadowWord::Find),
@@ -249,13 +251,13 @@ fn looks(view: &View<'_>, asker: Asker<'_>, batch: &Batch) -> Result<BatchAnswer
     let mut looked = reads::look_each(view, &stats).into_iter();
     let mut opened = reads::open_each(view, &opens, BATCH_LOCATIONS_SIZE_MAX).into_iter();
     let result = |entry: &BatchEntry| {
-        if entry.as_stat().is_some() {
+        if let Some(stat) = entry.as_stat() {
             let looked = looked.next().expect("each was looked at above");
-            let looked = asker.check_look(entry).and(looked);
+            let looked = asker.looked(stat, looked);
             return looked.map_or_else(BatchResult::failed, BatchResult::Stat);
         }
-        let opened = opened.next().expect("each was opened above");
-        let opened = asker.check_look(entry).and(opened);
+        let open = entry.as_open().expect("nothing is changed here");
+        let opened = asker.opened(open, opened.next().expect("each was opened above"));
         opened.map_or_else(BatchResult::failed, BatchResult::Open)
     };
     let results = batch.entries.iter().map(result).collect();

@@ -375,6 +375,11 @@ impl State {
         self.names.resolve(path).map(|(id, _)| id)
     }
 
+    /// The directory that a path's last name is in, where that was looked up lately.
+    pub(crate) fn known_directory_of(&self, path: &CellPath) -> Option<EntryId> {
+        self.names.known_directory_of(path)
+    }
+
     /// What paths stand for, looked up together.
     ///
     /// # Errors

@@ -232,6 +232,12 @@ impl NameTree {
         child.ok_or_else(|| missing(self, (parent, EntryKind::Directory), path))
     }
 
+    /// The directory of a path's last name, if it is remembered (PC1).
+    pub(super) fn known_directory_of(&self, path: &CellPath) -> Option<EntryId> {
+        let (directory, _) = path.as_str().rsplit_once('/')?;
+        self.paths.get(directory)
+    }
+
     /// The same of paths looked up together.
     pub(super) fn resolve_each<'a>(
         &self,
