@@ -44,6 +44,14 @@ impl TermNumbers {
         ChunkVersion::of(self.term, self.counter)
     }
 
+    /// That version was given out: tests make some up, and log them.
+    #[cfg(test)]
+    pub(crate) fn gave_out(&mut self, version: ChunkVersion) {
+        if version.term() == self.term {
+            self.counter = self.counter.max(version.counter());
+        }
+    }
+
     /// A fresh chunk handle.
     pub(crate) fn handle(&mut self) -> ChunkHandle {
         ChunkHandle::of(self.term, self.take())

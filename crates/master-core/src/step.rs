@@ -5,7 +5,8 @@ use crate::numbers::TermNumbers;
 use crate::outbox::MasterOutbox;
 use crate::state::State;
 use cairn_env::Now;
-use cairn_types::Random;
+use cairn_protocol::ReplicaReport;
+use cairn_types::{ChunkHandle, Random, ServerId};
 
 /// The surroundings of one step.
 #[derive(Debug)]
@@ -39,5 +40,18 @@ impl Step<'_> {
     pub(crate) fn with<'b>(&'b mut self, fleet: &'b mut Fleet) -> ChunkStep<'b> {
         let Step { now, state, numbers, random, out } = self;
         ChunkStep { now: *now, state, fleet, numbers, random, out }
+    }
+}
+
+impl ChunkStep<'_> {
+    /// Takes in what a server answered of its replica of a chunk, as the fleet does.
+    pub(crate) fn note_replica(
+        &mut self,
+        handle: ChunkHandle,
+        server: ServerId,
+        report: &ReplicaReport,
+    ) -> bool {
+        let when = (self.now.time, self.state, self.numbers.last_version());
+        self.fleet.note_replica(when, handle, server, report)
     }
 }

@@ -14,7 +14,7 @@
 
 use super::{Chunks, told_of};
 use crate::applied::Applied;
-use crate::fleet::{Fleet, SliceNews, is_of_a_term, passing};
+use crate::fleet::{Fleet, SliceNews, is_given_out, is_word, passing};
 use crate::record::{self, CloseChunk, KnowServer};
 use crate::rules::closing::lacks_close;
 use crate::rules::garbage::{is_garbage, is_kept, is_purged, left_out_of, named, since};
@@ -29,7 +29,7 @@ use cairn_protocol::{
     ServedReign, ServerState,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellId, ServerId, Term};
+use cairn_types::{CellId, Incarnation, ServerId, Term};
 
 impl Chunks {
     /// Takes what a chunkserver says.
@@ -80,7 +80,7 @@ impl Chunks {
             .and_then(|()| check_log(step, join.served, (server, newest)))
             .and_then(|()| check_term(self.scheduler.term().number, obeyed, server))
             .and_then(|()| check_numbers(step, join, newest));
-        self.unless_ahead(step, (server, newest), known)?;
+        self.unless_ahead(step, (server, join.incarnation), newest, known)?;
         check_place(step, (&self.fleet, &self.scheduler), join)?;
         let id = step.numbers.join();
         let restarted = self.fleet.join(step.now.time, join, id)?;
@@ -134,15 +134,20 @@ impl Chunks {
     }
 
     /// Remembers a server that is refused because it knows more than the log, for the person who
-    /// has to decide how to go on (R3).
+    /// has to decide how to go on (R3). What is said in the name of one that lives here as another
+    /// process is nothing that it knows.
     fn unless_ahead(
         &mut self,
         step: &mut Step<'_>,
-        (server, newest): (ServerId, Term),
+        (server, incarnation): (ServerId, Incarnation),
+        newest: Term,
         known: Result<(), Failure>,
     ) -> Result<(), Failure> {
+        let servers = self.fleet.servers();
+        let another = servers.get(server).is_some_and(|it| it.incarnation != incarnation);
         if let Err(failure) = &known
             && step.state.server(server).is_some()
+            && !(another && servers.is_live(step.now.time, server))
             && self.fleet.note_ahead(step.now.time, server, newest)
         {
             let event = LogEvent::error("behind the cell").with("why", &failure.message);
@@ -175,9 +180,9 @@ impl Chunks {
 
     /// Takes in what a server says of its replicas.
     fn take_reports(&mut self, step: &Step<'_>, server: ServerId, reports: &[ReplicaReport]) {
-        let when = (step.now.time, step.state);
+        let (when, last) = ((step.now.time, step.state), step.numbers.last_version());
         // BE3
-        let runs = passing(reports, |report| is_of_a_term(step.state, report));
+        let runs = passing(reports, |report| is_given_out(step.state, last, report));
         let fleet = &mut self.fleet;
         let others: Vec<&ReplicaReport> =
             runs.flat_map(|run| fleet.note_replicas(when, server, run)).collect();
@@ -200,7 +205,7 @@ impl Chunks {
         let known = check_history(step, step.state.cell(), beat.served, (server, newest))
             .and_then(|()| check_log(step, beat.served, (server, newest)))
             .and_then(|()| check_term(self.scheduler.term().number, beat.term, server));
-        self.unless_ahead(step, (server, newest), known)?;
+        self.unless_ahead(step, (server, beat.incarnation), newest, known)?;
         let term = self.scheduler.term().number;
         if !self.fleet.hear_heartbeat(step.now.time, beat) {
             return Ok(HeartbeatAnswer { term, rejoin: true, ..HeartbeatAnswer::default() });
@@ -234,8 +239,9 @@ impl Chunks {
                 extended.push(held.lease);
             }
         }
-        let view = self.view(step.now, step.state);
-        for report in beat.held.iter().filter(|report| lacks_close(&view, report)) {
+        let (view, last) = (self.view(step.now, step.state), step.numbers.last_version());
+        let told = beat.held.iter().filter(|report| is_word(step.state, last, report));
+        for report in told.filter(|report| lacks_close(&view, report)) {
             step.out.propose(CloseChunk { time: step.now.wall, handle: report.handle });
         }
         for report in beat.held.iter().filter(|report| is_kept(step.state, report)) {

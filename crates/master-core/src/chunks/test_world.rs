@@ -132,8 +132,14 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, record: impl Into<Record>) -> crate::Applied {
-        let index = LogIndex::new(self.state.applied().get() + 1);
-        self.state.apply(index, Term::new(1), &record.into())
+        let (index, record) = (LogIndex::new(self.state.applied().get() + 1), record.into());
+        // A version that is logged was given out.
+        match &record {
+            Record::SetVersion(set) => self.numbers.gave_out(set.version),
+            Record::OpenChunk(open) => self.numbers.gave_out(open.version),
+            _ => {}
+        }
+        self.state.apply(index, Term::new(1), &record)
     }
 
     /// Commits and applies everything proposed; tells what.

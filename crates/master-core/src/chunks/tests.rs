@@ -31,6 +31,7 @@ mod full_servers;
 mod furthest;
 mod impossible_index;
 mod impossible_words;
+mod in_anothers_name;
 mod late_heartbeat;
 mod left_out;
 mod levelled_unasked;

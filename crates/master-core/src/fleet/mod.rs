@@ -27,7 +27,7 @@ mod wanted;
 pub(crate) use chosen::PersonsWord;
 pub(crate) use joining::SliceNews;
 pub(crate) use locations::{KnownReplica, LocationTable, behind};
-pub(crate) use possible_words::{is_of_a_term, may_begin_lease, passing};
+pub(crate) use possible_words::{is_given_out, is_word, may_begin_lease, passing};
 pub(crate) use recent_creations::CREATION_WEIGHT;
 pub(crate) use servers::{KnownServer, ServerTable};
 pub(crate) use servers_ahead::ServersAhead;
@@ -37,7 +37,7 @@ use crate::state::State;
 use bad_blocks::BadBlockHints;
 use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
 use cairn_protocol::{ListLost, ListLostAnswer, LostChunk};
-use cairn_types::{CellConfig, ChunkHandle, ReplicaAt, ServerId, Term, Time};
+use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Term, Time};
 use chosen::ChosenReplicas;
 use left_out::{LeftOutNews, ServerNews};
 use possible_words::is_possible;
@@ -170,18 +170,17 @@ impl Fleet {
 
     /// Takes in what a server answered of its replica of a chunk; nothing, where that is another's,
     /// or cannot be (BE1, BE3), or the table has no such chunk (L7 of the locations). Whether it is
-    /// of that chunk, and the table has it.
+    /// of that chunk, and the table has it. `last` is the last version that was given out.
     pub(crate) fn note_replica(
         &mut self,
-        (now, state): (Time, &State),
+        (now, state, last): (Time, &State, ChunkVersion),
         handle: ChunkHandle,
         server: ServerId,
         report: &ReplicaReport,
     ) -> bool {
         let reports = std::slice::from_ref(report);
         report.handle == handle
-            && is_possible(state, report)
-            && is_of_a_term(state, report)
+            && is_word(state, last, report)
             && self.take_in((now, state), server, reports).is_empty()
     }
 

@@ -6,11 +6,14 @@
 //!   come would find no room.
 //! - BE2: what is raised has to lie lower still: a lie just below the limit of BE1 would, with the
 //!   next mutation, make honest words of the others impossible.
-//! - BE3: no version is of a term that has not begun. A shadow master, whose log is behind, cannot
-//!   tell.
+//! - BE3: no version is one that was not given out so far, neither of a later term nor of this one.
+//!   Else a raise would later be logged at a number at which somebody counts as standing who never
+//!   took it (R8). How far earlier terms came is not known (R3). A shadow master, whose log is
+//!   behind, cannot tell.
 
 use crate::state::State;
 use cairn_protocol::ReplicaReport;
+use cairn_types::ChunkVersion;
 
 /// BE1
 pub(super) fn is_possible(state: &State, report: &ReplicaReport) -> bool {
@@ -25,9 +28,15 @@ pub(crate) fn may_begin_lease(state: &State, report: &ReplicaReport) -> bool {
     is_possible(state, report) && report.serial.is_usual()
 }
 
-/// BE3
-pub(crate) fn is_of_a_term(state: &State, report: &ReplicaReport) -> bool {
-    report.version.term().max(report.mutated_version.term()) <= state.term()
+/// BE3; no version above `last` was given out in this term.
+pub(crate) fn is_given_out(state: &State, last: ChunkVersion, report: &ReplicaReport) -> bool {
+    let earlier = ChunkVersion::of(state.term(), 0);
+    report.version.max(report.mutated_version) <= last.max(earlier)
+}
+
+/// BE1, BE3
+pub(crate) fn is_word(state: &State, last: ChunkVersion, report: &ReplicaReport) -> bool {
+    is_possible(state, report) && is_given_out(state, last, report)
 }
 
 /// Those that pass, in as long runs as they come in.

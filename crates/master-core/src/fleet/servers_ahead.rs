@@ -2,7 +2,8 @@
 //! its directory (R1, R3). They are not taken in, and a person is told which term they know of.
 //!
 //! - SA1: only servers that the log knows are counted, so what is kept is bounded; and each for as
-//!   long as it would count as alive.
+//!   long as it would count as alive. Nobody is counted for what another says in its name while it
+//!   lives here (`chunkservers.rs`): one that lies would otherwise stop the cell, in all names.
 
 use cairn_types::{ServerId, Term, Time};
 use std::collections::BTreeMap;

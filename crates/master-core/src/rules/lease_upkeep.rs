@@ -1,14 +1,15 @@
 //! What a heartbeat does for the leases that its sender holds: extensions, and leases of an earlier
 //! term (R21, R22).
 //!
-//! - LU1: a lease of an earlier term goes on if its holder tells of it before anybody else got one;
-//!   only while it is told is it extended.
+//! - LU1: a lease of an earlier term goes on if its holder tells of it before anybody else got one,
+//!   and before all of them have run out; only while it is told is it extended.
 //! - LU2: an extension is of this lease, at its version, for this life of its holder; and only
 //!   while the chunk is in use and nothing is under way that speaks against it (G3).
 //! - LU4: no lease goes on that could change what a snapshot has (R34).
 //! - LU3: one that was asked back in vain serves on as soon as its holder tells of it: a word of
 //!   its being asked that comes late ends it, and the holder tells of it no more.
 
+use super::members::former_holder_unknown;
 use crate::chunk_place::ChunkPlace;
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::underway::Activity;
@@ -56,7 +57,10 @@ pub(crate) fn adopted(
         || view.leases.is_fenced(held.handle)
         || view.underway.at(place) != Activity::Nothing
         || view.underway.is_taken(place, held.handle);
-    let earlier = held.lease.term() < view.term.number && chunk.version == held.version;
+    // LU1: what is told later is made up, and readers would be sent to whoever tells it.
+    let earlier = held.lease.term() < view.term.number
+        && chunk.version == held.version
+        && former_holder_unknown(view, held.handle, &chunk);
     let snapped = view.state.sharing().is_shared(held.handle) && !broken(Rule::R34);
     if known || !earlier || snapped || view.state.is_hidden(chunk.file) {
         return None;

@@ -45,8 +45,7 @@ impl Scheduler {
             AwaitedCall::Refresh(handle, server) => {
                 // No answer tells nothing; the next raise will ask again.
                 if let Ok(answer) = Probe::answer(result) {
-                    let when = (step.now.time, step.state);
-                    step.fleet.note_replica(when, handle, server, &answer.replica);
+                    step.note_replica(handle, server, &answer.replica);
                 }
             }
             AwaitedCall::Revoke(handle, lease, asked_by) => {
@@ -91,7 +90,7 @@ impl Scheduler {
         let Some(lease) = self.leases.get(handle).filter(|lease| lease.id == id) else { return };
         let server = lease.holder.server;
         tell_given_back(step.out, (handle, lease), answer.replica.serial);
-        step.fleet.note_replica((step.now.time, step.state), handle, server, &answer.replica);
+        step.note_replica(handle, server, &answer.replica);
         self.leases.remove(handle);
         step.fleet.quiet_since(handle, step.now.time);
     }

@@ -141,7 +141,7 @@ impl Scheduler {
             Act::Fence(handle) => self.leases.fence(handle),
             Act::Chosen(server) => step.fleet.placed_on(now, server),
             Act::Placed(handle, server, report) => {
-                step.fleet.note_replica((now, step.state), handle, server, &report);
+                step.note_replica(handle, server, &report);
             }
             Act::MarkDamaged(handle, server) => step.fleet.mark_damaged(handle, server),
             Act::Grown(handle, result) => self.news.grown.push((handle, result)),

@@ -48,8 +48,7 @@ impl RaiseLearner<'_> {
             Ok(report) => {
                 self.troubles.note_raised(handle, server);
                 // Of a chunk that is being made, or was not made in the end, nothing is noted.
-                let noted =
-                    step.fleet.note_replica((step.now.time, step.state), handle, server, report);
+                let noted = step.note_replica(handle, server, report);
                 if noted && !keeps_lease {
                     self.tell_ended(step, asked);
                     self.leases.raised_at(handle, server);

@@ -179,6 +179,7 @@ fn a_server_whose_past_nobody_can_tell_keeps_what_it_had_then() {
 fn a_lost_chunk_that_its_server_has_no_more_is_counted_no_more() {
     let mut world = World::new(1);
     let handle = of(1, 77);
+    world.numbers.gave_out(written(handle).version);
     assert_eq!(world.garbage(1, vec![written(handle)]), [], "the log has never known it");
     assert_eq!(world.chunks.fleet.unknown_count(), 1);
     let (server, incarnation) = (server(1), Incarnation::new(10));
