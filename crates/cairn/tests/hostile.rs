@@ -1,24 +1,26 @@
 //! Hostile peers against a cell of real processes: they lie in every rpc, in what they ask and in
-//! what they answer, connect and say nothing, ask and do not read. No process ends, none holds more
-//! than it may, and what others have stored is read as it was.
+//! what they answer, as strangers and as chunkservers that the master has taken in; they connect
+//! and say nothing, ask and do not read. No process ends, none holds more than it may, and what
+//! others have stored is read as it was.
 //!
 //! `CAIRN_HOSTILE_SECONDS` makes it longer, `CAIRN_HOSTILE_IDLE` and `CAIRN_HOSTILE_GREEDY` larger.
 
 mod cell;
 
 use cairn_protocol::{
-    Directed, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Heartbeat, Hello, Inventory, Join, Liar,
-    List, Open, Probe, RaiseAnswer, ReplicaReport, Request, RequestId, Response, Role, Welcome,
-    encode_frame, lie_in_answer_to, lies,
+    Directed, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Inventory, Liar, List, LyingServer,
+    Open, OpenAnswer, Probe, Raise, RaiseAnswer, ReplicaReport, Request, RequestId, Response, Role,
+    Welcome, encode_frame, lie_in_answer_to, lies,
 };
 use cairn_types::{
-    Address, CellId, CellPath, ChunkHandle, Incarnation, Rack, Random, ReplicaAt, SerialNumber,
-    ServerId, Term,
+    Address, CellId, CellPath, ChunkHandle, ChunkVersion, Incarnation, Rack, Random, ReplicaAt,
+    SerialNumber, ServerId, Term,
 };
-use cell::{Cell, run};
+use cell::{Cell, await_until, run};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 /// Bytes of memory that a server of a small cell takes at most: its budgets and itself.
@@ -60,14 +62,24 @@ fn read_answer(peer: &mut TcpStream) -> std::io::Result<Option<Response>> {
     Ok(if is_answer { Response::decode(header.rpc, &message).expect("an answer") } else { None })
 }
 
-/// Numbers that mean something: of a file's chunks, their versions, and the file itself. Who has a
-/// file's id may make it longer, as any client may: so that of an innocent one is left out.
-fn numbers_of(cell: &Cell, path: &str, with_id: bool) -> Vec<u64> {
+fn opened(cell: &Cell, path: &str) -> OpenAnswer {
     let path = CellPath::parse(path).expect("a path");
     let open = Request::from(Open { path, count: 16, ..Open::default() });
     let mut peer = dial(cell.address(), Role::Client).expect("the master listens");
     peer.write_all(&frame(&open, 1)).expect("asks");
     let Ok(Some(Response::Open(answer))) = read_answer(&mut peer) else { panic!("opened") };
+    answer
+}
+
+/// A file's chunks, and the versions that they stand at.
+fn chunks_of(cell: &Cell, path: &str) -> Vec<(ChunkHandle, ChunkVersion)> {
+    opened(cell, path).chunks.iter().map(|chunk| (chunk.handle, chunk.version)).collect()
+}
+
+/// Numbers that mean something: of a file's chunks, their versions, and the file itself. Who has a
+/// file's id may make it longer, as any client may: so that of an innocent one is left out.
+fn numbers_of(cell: &Cell, path: &str, with_id: bool) -> Vec<u64> {
+    let answer = opened(cell, path);
     let chunks = answer.chunks.iter().flat_map(|chunk| [chunk.handle.get(), chunk.version.get()]);
     chunks.chain(with_id.then_some(answer.entry.id.get())).collect()
 }
@@ -116,15 +128,17 @@ fn lie(cell: &[String], known: &[u64], liar: Liar, seed: u64, over: &AtomicBool)
                 peers[to] = None;
             }
         }
-        // What is answered is read now and then, as much as is there.
-        for peer in peers.iter_mut().flatten() {
-            let mut sink = [0; 64 << 10];
-            let _ = peer.set_nonblocking(true);
-            while peer.read(&mut sink).is_ok_and(|count| count > 0) {}
-            let _ = peer.set_nonblocking(false);
-        }
+        peers.iter_mut().flatten().for_each(drain);
     }
     told
+}
+
+/// What is answered is read now and then, as much as is there.
+fn drain(peer: &mut TcpStream) {
+    let mut sink = [0; 64 << 10];
+    let _ = peer.set_nonblocking(true);
+    while peer.read(&mut sink).is_ok_and(|count| count > 0) {}
+    let _ = peer.set_nonblocking(false);
 }
 
 /// Ends the liars, however the test ends.
@@ -178,22 +192,121 @@ fn lies_of_every_rpc_harm_nobody() {
 /// Who the impostor says that it is.
 const IMPOSTOR: (ServerId, Incarnation) = (ServerId::new(0xbad), Incarnation::new(0x5e1f));
 
-/// An answer to a raise that is taken, but for the number that the others are to go on from.
-fn half_true(asked: &Request, random: &mut Random) -> Option<Response> {
-    let Request::Raise(raise) = asked else { return None };
-    let serial = *random.pick(&[0, 9, 1 << 63, u64::MAX - 1]).expect("there are some");
+/// It stands in a rack of its own: the master has it take part in whatever is made.
+fn impostor(address: &str, chunks: Vec<(ChunkHandle, ChunkVersion)>) -> LyingServer {
+    let (server, incarnation) = IMPOSTOR;
+    let at = ReplicaAt { server, address: Address::new(address), rack: Rack::new("/dc1/r9") };
+    LyingServer::new(at, incarnation, chunks)
+}
+
+/// Lies as a chunkserver that the master has taken in; how many of its lies were taken as such.
+fn lie_when_taken_in(
+    master: &str,
+    (known, chunks): (&[u64], Vec<(ChunkHandle, ChunkVersion)>),
+    over: &AtomicBool,
+) -> u64 {
+    // Nobody listens there.
+    let (mut liar, random) = (impostor("127.0.0.1:1", chunks), &mut Random::new(9));
+    let (mut told, mut peer, mut aside) = (0, None, None);
+    while !over.load(Ordering::SeqCst) {
+        let numbers = [known, &liar.numbers()].concat();
+        let said = match liar.is_joined() {
+            true => liar.lies(&numbers, random),
+            false => vec![liar.join().into()],
+        };
+        for lie in said {
+            told += 1;
+            let is_answered_at_once =
+                matches!(lie, Request::Join(_) | Request::Inventory(_) | Request::Heartbeat(_));
+            let on = if is_answered_at_once { &mut peer } else { &mut aside };
+            let dialled = on.take().or_else(|| dial(master, Role::Chunkserver).ok());
+            let Some(mut dialled) = dialled else { continue };
+            if dialled.write_all(&frame(&lie, told)).is_err() {
+                continue;
+            }
+            if !is_answered_at_once {
+                drain(&mut dialled);
+            } else {
+                let Ok(answer) = read_answer(&mut dialled) else { continue };
+                liar.heard(&lie, answer.as_ref());
+            }
+            *on = Some(dialled);
+        }
+    }
+    eprintln!("{told} lies of a chunkserver that was taken in");
+    liar.taken()
+}
+
+/// As far as it was read it is what was written. The liar says of the last chunk, too, that this is
+/// closed, which is believed of one server (R18): then zeros follow, up to where all chunks end.
+fn is_as_written(wrote: &[u8], read: &[u8]) {
+    let differs = wrote.iter().zip(read).position(|(wrote, read)| wrote != read);
+    assert_eq!(differs, None, "of {} bytes", read.len());
+    assert!(read.iter().skip(wrote.len()).all(|byte| *byte == 0), "{} bytes", read.len());
+}
+
+/// What it says of what others hold can be, mostly, and is believed as long as it lives (R29): who
+/// reads meanwhile may have to wait, and is given nothing else.
+#[test]
+fn a_chunkserver_that_was_taken_in_and_lies_harms_nobody() {
+    let mut cell = Cell::start(3);
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+    let file = cell.file("innocent", &bytes);
+    cell.ok(["put", &file, "/innocent"]);
+    cell.ok_with(["append", "/records"], b"a record\n");
+    let chunks = ["/innocent", "/records"].map(|path| chunks_of(&cell, path)).concat();
+    let known = ["/innocent", "/records"].map(|path| numbers_of(&cell, path, false)).concat();
+    let (over, master) = (&AtomicBool::new(false), cell.address().to_owned());
+    let end = Instant::now() + Duration::from_secs(setting("CAIRN_HOSTILE_SECONDS", 6));
+    let taken = std::thread::scope(|scope| {
+        let is_over = OverOnDrop(over);
+        let liar = scope.spawn(|| lie_when_taken_in(&master, (&known, chunks), over));
+        while Instant::now() < end {
+            let read = run(cell.command(["cat", "/innocent", "--deadline", "1"]), b"");
+            is_as_written(&bytes, &read.stdout);
+        }
+        drop(is_over);
+        liar.join().expect("it ends")
+    });
+    eprintln!("{taken} of them were taken");
+    assert!(taken > 200, "{taken} lies were taken as the words of a chunkserver of the cell");
+    all_are_well(&mut cell);
+    cell.await_live(3).expect("the impostor is gone, and the others are there");
+    let read = cell.ok_with(["cat", "/innocent"], b"");
+    is_as_written(&bytes, &read);
+    assert!(read.len() >= bytes.len(), "all of it");
+    assert_eq!(cell.ok(["cat", "/records"]), "a record\n");
+    cell.ok(["put", &file, "/another"]);
+    assert!(cell.ok_with(["cat", "/another"], b"") == bytes);
+    cell.ok_with(["append", "/records"], b"another\n");
+}
+
+/// How a replica stands that has taken a raise, and come to that number before.
+fn raised(raise: &Raise, serial: u64) -> Response {
     let replica = ReplicaReport {
         handle: raise.handle,
         version: raise.to,
         serial: SerialNumber::new(serial),
         ..ReplicaReport::default()
     };
-    random.chance(700).then_some(Response::Raise(RaiseAnswer { replica }))
+    Response::Raise(RaiseAnswer { replica })
 }
 
-/// One connection to the impostor: whatever is asked is answered with a lie; how many.
-fn answer_with_lies(mut peer: TcpStream, known: &[u64], seed: u64, over: &AtomicBool) -> u64 {
-    let (random, mut told, mut raw) = (&mut Random::new(seed), 0, [0; FRAME_HEADER_SIZE]);
+/// An answer to a raise that is taken, but for the number that the others are to go on from.
+fn half_true(asked: &Request, random: &mut Random) -> Option<Response> {
+    let Request::Raise(raise) = asked else { return None };
+    let serial = *random.pick(&[0, 9, 1 << 63, u64::MAX - 1]).expect("there are some");
+    random.chance(700).then(|| raised(raise, serial))
+}
+
+/// One connection to the impostor, which says who it is, and answers as it likes; where it does not
+/// like to, it hangs up. How many answers it gave.
+fn answer_each(
+    mut peer: TcpStream,
+    over: &AtomicBool,
+    mut answer: impl FnMut(u16, Option<Request>) -> Option<(Response, Vec<u8>)>,
+) -> u64 {
+    let (mut told, mut raw) = (0, [0; FRAME_HEADER_SIZE]);
     while !over.load(Ordering::SeqCst) && peer.read_exact(&mut raw).is_ok() {
         let header = FrameHeader::decode(&raw).expect("servers send frames");
         let mut message = vec![0; (header.message_size + header.payload_size) as usize];
@@ -207,27 +320,60 @@ fn answer_with_lies(mut peer: TcpStream, known: &[u64], seed: u64, over: &Atomic
             incarnation: IMPOSTOR.1,
             ..Welcome::default()
         };
-        let answer = match header.rpc {
-            1 => Response::Hello(hello),
+        let given = match header.rpc {
+            1 => Some((Response::Hello(hello), Vec::new())),
             rpc => {
                 let asked = Request::decode(rpc, &message[..header.message_size as usize]);
-                let half_true = asked.ok().flatten().and_then(|it| half_true(&it, random));
-                let lie = || lie_in_answer_to(rpc, known, random);
-                half_true.or_else(lie).expect("a request that there is")
+                answer(rpc, asked.ok().flatten())
             }
         };
-        let payload = vec![7; random.below(2) as usize * random.below(70_000) as usize];
-        let payload = if header.rpc == 1 { &[] } else { &payload[..] };
-        let (mut out, encode) = (Vec::new(), |out: &mut Vec<u8>| answer.encode(out));
+        let Some((given, payload)) = given else { break };
+        let (mut out, encode) = (Vec::new(), |out: &mut Vec<u8>| given.encode(out));
         let kind = FrameKind::Response;
-        encode_frame(answer.kind(), kind, header.request, &encode, payload.len(), &mut out);
-        out.extend_from_slice(payload);
+        encode_frame(given.kind(), kind, header.request, &encode, payload.len(), &mut out);
+        out.extend_from_slice(&payload);
         told += 1;
         if peer.write_all(&out).is_err() {
             break;
         }
     }
     told
+}
+
+/// One connection to the impostor: whatever is asked is answered with a lie; how many.
+fn answer_with_lies(peer: TcpStream, known: &[u64], seed: u64, over: &AtomicBool) -> u64 {
+    let random = &mut Random::new(seed);
+    answer_each(peer, over, |rpc, asked| {
+        let half_true = asked.and_then(|it| half_true(&it, random));
+        let lie = || lie_in_answer_to(rpc, known, random);
+        let answer = half_true.or_else(lie).expect("a request that there is");
+        Some((answer, vec![7; random.below(2) as usize * random.below(70_000) as usize]))
+    })
+}
+
+/// Whoever dials the impostor is answered, each on a thread of its own, until it is over.
+fn serve<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    listener: TcpListener,
+    over: &'scope AtomicBool,
+    answer: impl Fn(TcpStream, u64) + Send + Copy + 'scope,
+) {
+    listener.set_nonblocking(true).expect("sets");
+    scope.spawn(move || {
+        let mut count = 0;
+        while !over.load(Ordering::SeqCst) {
+            let Ok((peer, _)) = listener.accept() else {
+                std::thread::park_timeout(Duration::from_millis(5));
+                continue;
+            };
+            count += 1;
+            // Longer than anybody keeps quiet to it, and no longer than it may take to end.
+            let patience = Some(Duration::from_secs(3));
+            peer.set_nonblocking(false).expect("sets");
+            peer.set_read_timeout(patience).expect("sets");
+            scope.spawn(move || answer(peer, count));
+        }
+    });
 }
 
 /// What the master answers to a chunkserver.
@@ -238,26 +384,20 @@ fn told_master(peer: &mut TcpStream, request: &Request, id: u64) -> Option<Respo
 
 /// The impostor is a chunkserver of the cell, as far as its master knows, until it is over.
 fn pose_as_chunkserver(master: &str, address: &str, over: &AtomicBool) -> bool {
-    let at = ReplicaAt {
-        server: IMPOSTOR.0,
-        address: Address::new(address),
-        rack: Rack::new("/dc1/r9"),
-    };
-    let join = Join { at, incarnation: IMPOSTOR.1, capacity: 1 << 40, ..Join::default() };
+    let mut posed = impostor(address, vec![]);
     let mut peer = dial(master, Role::Chunkserver).expect("the master listens");
-    let Some(Response::Join(joined)) = told_master(&mut peer, &join.into(), 1) else {
-        return false;
-    };
-    let (server, incarnation) = IMPOSTOR;
-    let (join, last) = (joined.join, true);
+    let join = posed.join().into();
+    let joined = told_master(&mut peer, &join, 1);
+    let Some(Response::Join(answer)) = &joined else { return false };
+    posed.heard(&join, joined.as_ref());
+    let ((server, incarnation), join, last) = (IMPOSTOR, answer.join, true);
     let inventory = Inventory { server, incarnation, last, join, ..Inventory::default() };
     let taken = told_master(&mut peer, &inventory.into(), 2).is_some();
-    let (mut beats, capacity, term) = (0, 1 << 40, joined.term);
+    let mut beats = 0;
     while !over.load(Ordering::SeqCst) {
-        let beat = Heartbeat { server, incarnation, capacity, term, ..Heartbeat::default() };
         beats += 1;
-        if told_master(&mut peer, &beat.into(), 2 + beats).is_none() {
-            break;
+        if told_master(&mut peer, &posed.heartbeat().into(), 2 + beats).is_none() {
+            return false;
         }
         std::thread::park_timeout(Duration::from_millis(100));
     }
@@ -275,30 +415,15 @@ fn a_chunkserver_that_answers_with_lies_harms_nobody() {
     known.extend([IMPOSTOR.0.get(), IMPOSTOR.1.get(), 1]);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (address, master) = (listener.local_addr().expect("bound"), cell.address().to_owned());
-    listener.set_nonblocking(true).expect("sets");
     let (over, told) = (AtomicBool::new(false), AtomicU64::new(0));
     let end = Instant::now() + Duration::from_secs(setting("CAIRN_HOSTILE_SECONDS", 6));
     let (over, told, known) = (&over, &told, &known);
     std::thread::scope(|scope| {
         let _over = OverOnDrop(over);
         let posed = scope.spawn(move || pose_as_chunkserver(&master, &address.to_string(), over));
-        scope.spawn(move || {
-            let mut count = 0;
-            while !over.load(Ordering::SeqCst) {
-                let Ok((peer, _)) = listener.accept() else {
-                    std::thread::park_timeout(Duration::from_millis(5));
-                    continue;
-                };
-                count += 1;
-                // Longer than anybody keeps quiet to it, and no longer than it may take to end.
-                let patience = Some(Duration::from_secs(3));
-                peer.set_nonblocking(false).expect("sets");
-                peer.set_read_timeout(patience).expect("sets");
-                scope.spawn(move || {
-                    let lies = answer_with_lies(peer, known, count, over);
-                    told.fetch_add(lies, Ordering::SeqCst);
-                });
-            }
+        serve(scope, listener, over, move |peer, count| {
+            let lies = answer_with_lies(peer, known, count, over);
+            told.fetch_add(lies, Ordering::SeqCst);
         });
         for writer in 0..8 {
             let cell = &cell;
@@ -326,6 +451,39 @@ fn a_chunkserver_that_answers_with_lies_harms_nobody() {
     cell.await_live(3).expect("the impostor is gone, and the others are there");
     cell.ok(["put", &file, "/another"]);
     assert!(cell.ok_with(["cat", "/another"], b"") == bytes);
+}
+
+/// All that it answers could be so, but for the number that its replicas have come to: who went on
+/// from there would be at an end with the next mutation. Each chunk is made on the others.
+#[test]
+fn a_chunkserver_that_makes_up_one_number_is_done_without() {
+    let mut cell = Cell::start(3);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (address, master) = (listener.local_addr().expect("bound"), cell.address().to_owned());
+    let (over, asked) = (&AtomicBool::new(false), &AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let _over = OverOnDrop(over);
+        scope.spawn(move || pose_as_chunkserver(&master, &address.to_string(), over));
+        serve(scope, listener, over, move |peer, _| {
+            let made_up = |_, request: Option<Request>| {
+                let Some(Request::Raise(raise)) = request else { return None };
+                asked.fetch_add(1, Ordering::SeqCst);
+                Some((raised(&raise, u64::MAX - 1), Vec::new()))
+            };
+            answer_each(peer, over, made_up);
+        });
+        let mut made = 0;
+        await_until("the impostor was asked to take part in some chunks", || {
+            made += 1;
+            let name = format!("/new-{made}");
+            for record in ["first\n", "second\n"] {
+                cell.ok_with(["append", &name, "--deadline", "20"], record.as_bytes());
+            }
+            assert_eq!(cell.ok(["cat", &name, "--deadline", "20"]), "first\nsecond\n");
+            asked.load(Ordering::SeqCst) >= 4
+        });
+    });
+    all_are_well(&mut cell);
 }
 
 /// Orders in the name of the last term that there can be: whoever obeyed one would never again obey

@@ -88,7 +88,7 @@ pub use job_calls::{
     JobStatus, JobUnit, ListJobs, ListJobsAnswer, ServerDuty, Undrain, UndrainAnswer,
 };
 #[cfg(any(test, feature = "samples"))]
-pub use lies::{Liar, lie_in_answer_to, lies, lying_answer};
+pub use lies::{Liar, LyingServer, lie_in_answer_to, lies, lying_answer};
 pub use master_calls::{
     CellInfo, CellInfoAnswer, ChunkGrant, ChunkLocations, Create, CreateAnswer, DegradedChunk,
     Delete, DeleteAnswer, DeletedEntry, DeletedMark, Explain, ExplainAnswer, Find, FindAnswer,

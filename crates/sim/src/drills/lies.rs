@@ -1,15 +1,17 @@
 //! Hostile peers: a client and a chunkserver tell lies of every rpc that they may ask, of numbers
-//! that mean something and of numbers at every limit. Nobody panics, and what others have stored
-//! stays as it is.
+//! that mean something and of numbers at every limit; the chunkserver in its own name, once the
+//! master has taken it in. Nobody panics, and what others have stored stays as it is.
 
 use super::drill::Drill;
 use super::script::DrillScript;
 use crate::checkers::Verdict;
-use crate::operations::{ClientOp, path};
+use crate::operations::{ClientOp, OpOutput, path};
+use crate::prober::PendingAnswer;
 use bytes::Bytes;
-use cairn_protocol::{Directed, Join, Liar, Probe, Request, Response, SetQuota, lies};
+use cairn_protocol::{Directed, Liar, LyingServer, Probe, Request, SetQuota, lies};
 use cairn_types::{
-    Address, Content, EntryId, Incarnation, Rack, Random, ReplicaAt, ServerId, Term,
+    Address, ChunkHandle, ChunkVersion, Content, EntryId, Incarnation, Rack, Random, ReplicaAt,
+    ServerId, Term,
 };
 use std::time::Duration;
 
@@ -26,22 +28,55 @@ const LOOK_EVERY: u64 = 10;
 pub(super) const BYTES: &[u8] = b"whatever others say, these bytes stay";
 
 fn a_client_lies(script: &mut DrillScript) -> Verdict {
-    lie_and_look(script, Liar::Client, Vec::new())
+    let innocent = Innocent::new(script)?;
+    let random = &mut Random::new(0xbad);
+    for round in 0..ROUNDS {
+        for lie in lies(Liar::Client, &innocent.numbers, random) {
+            drop(tell(script, lie, random));
+        }
+        script.pass(Duration::from_millis(20));
+        if round % LOOK_EVERY == 0 {
+            look(script, &innocent.places)?;
+        }
+    }
+    innocent.outlasts(script)
 }
 
+/// One of the cell's own, as far as the master knows, until it is heard of no more. What it says of
+/// the innocents' chunks can be, mostly, and is believed for as long (R29): who reads meanwhile may
+/// have to wait, and is given nothing else.
 fn a_chunkserver_lies(script: &mut DrillScript) -> Verdict {
     script.pose_as_chunkserver();
-    // One of the cell's own, as far as the master knows.
-    let (server, incarnation) = (ServerId::new(0xbad), Incarnation::new(0x5e1f));
+    let innocent = Innocent::new(script)?;
+    script.sim.observer.borrow_mut().somebody_lies();
     let (address, rack) = (Address::new("impostor:0"), Rack::new("/dc1/r9"));
-    let at = ReplicaAt { server, address, rack };
-    let join = Join { at, incarnation, capacity: 1 << 30, ..Join::default() };
-    let joined = script.send(script.nodes().master, join, Bytes::new());
-    let Ok(Response::Join(joined)) = script.answer(&joined).map(|answer| answer.response) else {
-        return Err("the impostor may not join".to_owned());
-    };
-    let known = vec![server.get(), incarnation.get(), joined.join.get(), joined.term.get()];
-    lie_and_look(script, Liar::Chunkserver, known)
+    let at = ReplicaAt { server: ServerId::new(0xbad), address, rack };
+    let mut liar = LyingServer::new(at, Incarnation::new(0x5e1f), innocent.chunks.clone());
+    let random = &mut Random::new(0xbad);
+    for round in 0..ROUNDS {
+        let numbers = [&innocent.numbers[..], &liar.numbers()].concat();
+        let said = match liar.is_joined() {
+            true => liar.lies(&numbers, random),
+            false => vec![liar.join().into()],
+        };
+        let mut told = Vec::new();
+        for lie in said {
+            told.push((lie.clone(), tell(script, lie, random)));
+        }
+        script.pass(Duration::from_millis(20));
+        for (lie, answer) in told {
+            if let Some(answer) = answer.take() {
+                liar.heard(&lie, answer.ok().map(|it| it.response).as_ref());
+            }
+        }
+        if round % (3 * LOOK_EVERY) == 0 {
+            innocent.is_read_as_written_if_at_all(script)?;
+        }
+    }
+    if liar.taken() < ROUNDS / 2 {
+        return Err(format!("{} lies were taken as the words of a chunkserver", liar.taken()));
+    }
+    innocent.outlasts(script)
 }
 
 /// Orders in the name of the last term that there can be: whoever obeyed one would never again obey
@@ -59,39 +94,63 @@ fn a_client_gives_orders(script: &mut DrillScript) -> Verdict {
     script.append(1, file, BYTES).map(drop)
 }
 
-fn lie_and_look(script: &mut DrillScript, liar: Liar, mut known: Vec<u64>) -> Verdict {
-    let written = script.create("/innocent", Content::Bytes)?;
-    script.write_synced(0, written, 0, BYTES)?;
-    let appended = script.create("/log", Content::Bytes)?;
-    let at = script.append(0, appended, BYTES)?;
-    for file in [written, appended] {
-        let handle = script.chunk(file, 0)?;
-        let version = script.version(handle).ok_or("no version")?;
-        known.extend([file.get(), handle.get(), version.get()]);
-    }
-    let random = &mut Random::new(0xbad);
-    for round in 0..ROUNDS {
-        for lie in lies(liar, &known, random) {
-            tell(script, lie, random);
+/// What was written before anybody lied.
+struct Innocent {
+    /// A file, and where in it [`BYTES`] stand; one of them was appended to.
+    places: [(EntryId, u64); 2],
+    chunks: Vec<(ChunkHandle, ChunkVersion)>,
+    /// Those of files, chunks and versions.
+    numbers: Vec<u64>,
+}
+
+impl Innocent {
+    fn new(script: &mut DrillScript) -> Result<Self, String> {
+        let written = script.create("/innocent", Content::Bytes)?;
+        script.write_synced(0, written, 0, BYTES)?;
+        let appended = script.create("/log", Content::Bytes)?;
+        let at = script.append(0, appended, BYTES)?;
+        let (mut chunks, mut numbers) = (Vec::new(), Vec::new());
+        for file in [written, appended] {
+            let handle = script.chunk(file, 0)?;
+            let version = script.version(handle).ok_or("no version")?;
+            chunks.push((handle, version));
+            numbers.extend([file.get(), handle.get(), version.get()]);
         }
-        script.pass(Duration::from_millis(20));
-        if round % LOOK_EVERY == 0 {
-            look(script, &[(written, 0), (appended, at)])?;
-        }
+        Ok(Self { places: [(written, 0), (appended, at)], chunks, numbers })
     }
-    // Whatever they set in motion has come to an end.
-    script.pass(Duration::from_secs(30));
-    look(script, &[(written, 0), (appended, at)])?;
-    // Whoever may limit a directory has told no lie: what was said of the root is taken back.
-    let clears = SetQuota { path: path("/"), clears: true, ..SetQuota::default() };
-    script.done(0, ClientOp::Order { order: Box::new(clears.into()) })?;
-    script.write(1, written, BYTES.len() as u64, BYTES)?;
-    script.append(2, appended, BYTES)?;
-    look(script, &[(written, 0), (written, BYTES.len() as u64), (appended, at)])
+
+    /// Nobody is given anything else.
+    fn is_read_as_written_if_at_all(&self, script: &mut DrillScript) -> Verdict {
+        for (file, offset) in self.places {
+            let size = BYTES.len() as u64;
+            let read = script.ask(1, ClientOp::Read { file, offset, size, fresh: true });
+            match script.wait(read) {
+                Ok(OpOutput::Bytes(read, _)) if read != BYTES => {
+                    return Err(format!("{file:?}: {BYTES:?} was acknowledged, and not {read:?}"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever the lies set in motion has come to an end: all is there, and is written to.
+    fn outlasts(&self, script: &mut DrillScript) -> Verdict {
+        script.pass(Duration::from_secs(30));
+        look(script, &self.places)?;
+        // Whoever may limit a directory has told no lie: what was said of the root is taken back.
+        let clears = SetQuota { path: path("/"), clears: true, ..SetQuota::default() };
+        script.done(0, ClientOp::Order { order: Box::new(clears.into()) })?;
+        let [(written, _), (appended, _)] = self.places;
+        script.write(1, written, BYTES.len() as u64, BYTES)?;
+        script.append(2, appended, BYTES)?;
+        look(script, &self.places)?;
+        look(script, &[(written, BYTES.len() as u64)])
+    }
 }
 
 /// Tells a lie to whom such a request goes.
-fn tell(script: &mut DrillScript, lie: Request, random: &mut Random) {
+fn tell(script: &mut DrillScript, lie: Request, random: &mut Random) -> PendingAnswer {
     let nodes = script.nodes();
     let to = match lie.clone().directed() {
         Directed::ClientToMaster(_)
@@ -100,7 +159,7 @@ fn tell(script: &mut DrillScript, lie: Request, random: &mut Random) {
         | Directed::ChunkserverToMaster(_) => nodes.master,
         _ => *random.pick(&nodes.servers).expect("there are servers"),
     };
-    drop(script.send(to, lie, Bytes::new()));
+    script.send(to, lie, Bytes::new())
 }
 
 /// What was written is read, by somebody else.
