@@ -20,7 +20,8 @@ fn config(seed: u64, words: &[String]) -> RunConfig {
     let Some(wanted) = words.get(at + 1).filter(|word| *word != "masters") else {
         return RunConfig::hard(seed);
     };
-    let mut kinds = FaultKind::HARD.into_iter().chain(FaultKind::HEALS);
+    let kinds = FaultKind::HARD.into_iter().chain(FaultKind::HEALS);
+    let mut kinds = kinds.chain(FaultKind::MASTER_FILES);
     let kind = kinds.find(|kind| format!("{kind:?}") == *wanted);
     let kind = kind.unwrap_or_else(|| panic!("there is no fault {wanted}"));
     let config = RunConfig::of(seed);

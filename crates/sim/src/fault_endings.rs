@@ -39,6 +39,10 @@ pub(crate) enum FaultEnd {
     OwnDisks(NodeId),
     /// Its copy is not taken for alive any more.
     Rested(NodeId),
+    /// All that it has stored can be read again.
+    Readable(NodeId),
+    /// A master that was set back has its newer directory again.
+    PutForward(NodeId),
 }
 
 /// All that has to be undone.
@@ -71,6 +75,13 @@ impl FaultEndings {
     /// What a token ends.
     pub(crate) fn take(&mut self, token: u64) -> Option<FaultEnd> {
         self.open.remove(&token)
+    }
+
+    /// Whether a partition of this machine is to end.
+    pub(crate) fn heals(&self, node: NodeId) -> bool {
+        let is_its =
+            |ending: &FaultEnd| matches!(ending, FaultEnd::Heal(a, b) if *a == node || *b == node);
+        self.open.values().any(is_its)
     }
 
     /// Nothing ends by itself any more, but a rest: who is refused until then is missed for ever.

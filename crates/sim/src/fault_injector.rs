@@ -1,5 +1,8 @@
 //! The faults of a run: drawn from the seed, fired at the world, and ended again.
 
+mod of_machines;
+mod of_masters;
+
 use crate::disk_damage::{flip_some_bit, lose_some_sector, misdirect_some_write};
 use crate::fault_endings::{FaultEnd, FaultEndings, defuse, make_room, one_less, set_at_ease};
 use crate::fault_mix::{FaultKind, FaultMix};
@@ -9,6 +12,7 @@ use crate::masters_tender::TEND;
 use crate::simulation::Simulation;
 use cairn_env_sim::{DiskFaults, NodeId, SimDisk};
 use cairn_protocol::Request;
+use of_masters::MasterFiles;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,6 +31,8 @@ pub(crate) struct FaultInjector {
     machines: MachineFaults,
     /// Of masters, where they are a group.
     group: GroupFaults,
+    /// Of a master's own files.
+    master_files: MasterFiles,
     over: bool,
     /// Whose processes may end by themselves, because of how many faults of their disks.
     may_halt: BTreeMap<NodeId, u32>,
@@ -44,6 +50,7 @@ impl FaultInjector {
             endings: FaultEndings::default(),
             machines: MachineFaults::default(),
             group: GroupFaults::default(),
+            master_files: MasterFiles::default(),
             over: false,
             may_halt: BTreeMap::new(),
             cramped: BTreeMap::new(),
@@ -129,11 +136,7 @@ impl FaultInjector {
             }
             FaultKind::Slow => self.slow(sim),
             FaultKind::SlowDisk => self.slow_disk(sim),
-            FaultKind::JumpWall => {
-                let node = Self::someone(sim);
-                let by = sim.random().below(200_000_000) as i64 - 100_000_000;
-                sim.world.jump_wall(node, by);
-            }
+            FaultKind::JumpWall => Self::jump_wall(sim),
             FaultKind::Corrupt => {
                 sim.reach("payloads damaged for a while");
                 sim.world.corrupt(100);
@@ -180,6 +183,8 @@ impl FaultInjector {
             FaultKind::ChangeMasters | FaultKind::LostMasterDisk | FaultKind::CutMaster => {
                 self.fire_at_group(sim, kind);
             }
+            FaultKind::UnreadablePage => self.lose_some_page(sim),
+            FaultKind::MasterSetBack => self.set_master_back(sim),
         }
     }
 
@@ -260,7 +265,11 @@ impl FaultInjector {
 
     /// Takes an image of some server's disk; the next time, that server wakes up with it.
     fn old_image(&mut self, sim: &mut Simulation) {
+        if self.master_files.is_set_back() {
+            return;
+        }
         let Some(node) = self.machines.old_image(sim, Self::some_server) else { return };
+        sim.observer.borrow_mut().set_back.forget(node);
         self.later(sim, 800, FaultEnd::Restart(node));
     }
 
@@ -281,7 +290,7 @@ impl FaultInjector {
     fn partition(&mut self, sim: &mut Simulation) {
         let (a, b) = (Self::someone(sim), Self::someone(sim));
         let both = sim.random().chance(500);
-        if a == b {
+        if a == b || self.keeps_apart(sim, &[a, b]) {
             return;
         }
         sim.world.partition(a, b);
@@ -331,6 +340,8 @@ impl FaultInjector {
                 self.machines.rested(node);
                 self.restart(sim, node);
             }
+            FaultEnd::Readable(node) => self.make_readable(sim, node),
+            FaultEnd::PutForward(node) => self.put_master_forward(sim, node),
         }
     }
 
@@ -340,9 +351,14 @@ impl FaultInjector {
         self.take_halts(sim);
         self.may_halt.clear();
         self.endings.clear();
+        let master = sim.nodes.master;
+        self.put_master_forward(sim, master);
         for node in sim.nodes.with_disks() {
             set_at_ease(sim, node);
             self.mend_disk(sim, node);
+        }
+        for master in sim.nodes.masters.clone() {
+            sim.world.disks(master).iter().for_each(SimDisk::make_readable);
         }
         // Once a machine can open files, and write them (healing seed 195).
         for node in self.machines.borrowers() {
@@ -554,46 +570,6 @@ impl FaultInjector {
             sim.reach("process not started: its disk lied");
         } else {
             sim.fail("starts_again", format!("{name} does not start: {why}"));
-        }
-    }
-}
-
-// The faults of issue 16.
-impl FaultInjector {
-    fn long_pause(sim: &mut Simulation) {
-        let (node, span) = (Self::someone(sim), 5_000 + sim.random().below(10_000));
-        sim.world.pause(node, Duration::from_millis(span));
-    }
-
-    fn lost_directory(&mut self, sim: &mut Simulation) {
-        let server = Self::some_server(sim);
-        if self.machines.pull_directory(sim, server) && sim.random().chance(600) {
-            self.later(sim, 8_000, FaultEnd::NewDirectories(server));
-        }
-    }
-
-    /// While it runs with another's disks, that one runs, too, or is away for some of the time.
-    fn copied_disk(&mut self, sim: &mut Simulation) {
-        let server = Self::some_server(sim);
-        let Some(lender) = self.machines.borrow_disks(sim, server) else { return };
-        for node in [server, lender] {
-            *self.may_halt.entry(node).or_default() += 1;
-        }
-        self.later(sim, 800, FaultEnd::Restart(server));
-        self.later(sim, 20_000, FaultEnd::OwnDisks(server));
-        if sim.random().chance(500) {
-            self.stop(sim, lender, false);
-        }
-    }
-
-    fn own_disks(&mut self, sim: &mut Simulation, node: NodeId) {
-        let Some(lender) = self.machines.give_back(sim, node) else { return };
-        // The lender is refused for as long as its copy is taken for alive (R5).
-        let rest = 2 * Duration::from_millis(sim.cell_config.dead_ms);
-        self.endings.after(sim, rest, FaultEnd::Rested(lender));
-        for node in [node, lender] {
-            self.must_not_halt(sim, node);
-            self.restart(sim, node);
         }
     }
 }

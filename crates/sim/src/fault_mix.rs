@@ -79,6 +79,11 @@ pub enum FaultKind {
     /// A master's word reaches some or all of the other masters no more, while it hears them; or
     /// the other way round, or both.
     CutMaster,
+    /// A page of a master's newest checkpoint cannot be read for a while, under its mapping.
+    UnreadablePage,
+    /// A master is started from an older copy of its directory, by mistake; the newer one is put in
+    /// its place again.
+    MasterSetBack,
 }
 
 impl FaultKind {
@@ -105,6 +110,9 @@ impl FaultKind {
         Self::CopiedDisk,
         Self::LongPause,
     ];
+
+    /// What befalls a master's own files: drawn likewise.
+    pub const MASTER_FILES: [Self; 2] = [Self::UnreadablePage, Self::MasterSetBack];
 
     /// What befalls groups of masters: drawn likewise for runs with such a group.
     pub const GROUP: [Self; 5] = [
@@ -217,7 +225,27 @@ impl FaultMix {
             }
         }
         mix.tears_pages = random.chance(500);
-        mix
+        mix.with_master_files(seed, total)
+    }
+
+    /// The same, and some of what befalls a master's own files: drawn apart, so that the other
+    /// seeds stay as they are. Where a chunkserver's disk may lose what it has synced, no master is
+    /// set back: that server might not know of what came after (R3).
+    fn with_master_files(mut self, seed: u64, total: u64) -> Self {
+        let random = &mut Random::new(seed ^ 0x6d61_7374_6572);
+        for kind in FaultKind::MASTER_FILES {
+            let weight = 1 + random.below(total.div_ceil(5));
+            if random.chance(HARD_PERMILLE) {
+                self = self.with(kind, weight);
+            }
+        }
+        self.without_forgotten_terms()
+    }
+
+    fn without_forgotten_terms(self) -> Self {
+        let loses = [FaultKind::LyingSyncs, FaultKind::FailedSync];
+        let forgets = loses.into_iter().chain(FaultKind::HEALS).any(|kind| self.has(kind));
+        if forgets { self.with(FaultKind::MasterSetBack, 0) } else { self }
     }
 
     /// What a seed's run has that has to heal in full: the same, and some of the kinds that came
@@ -233,7 +261,7 @@ impl FaultMix {
                 mix = mix.with(kind, 1 + random.below(total.div_ceil(10)));
             }
         }
-        mix
+        mix.without_forgotten_terms()
     }
 
     /// The same, and some of the kinds that befall groups of masters.

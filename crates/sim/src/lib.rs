@@ -37,6 +37,7 @@ mod report;
 mod run;
 pub mod scenarios;
 mod server_book;
+mod set_back_master;
 mod simulation;
 mod stored_files;
 mod stream_book;

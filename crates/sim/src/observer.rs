@@ -9,6 +9,7 @@ use crate::committed_state::CommittedState;
 use crate::ledger::Ledger;
 use crate::report::CheckFailure;
 use crate::server_book::ServerBook;
+use crate::set_back_master::SetBackMaster;
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
@@ -43,6 +44,8 @@ pub(crate) struct Observer {
     pub(crate) recover_past: Option<Term>,
     /// Which machine is which server.
     pub(crate) servers: ServerBook,
+    /// A master that runs with an old copy of its directory.
+    pub(crate) set_back: SetBackMaster,
     replay: BTreeMap<NodeId, ReplayIsState>,
     group: GroupAgrees,
     shadows: ShadowIsPrefix,
@@ -72,6 +75,7 @@ impl Observer {
             primaries: BTreeMap::new(),
             recover_past: None,
             servers: ServerBook::default(),
+            set_back: SetBackMaster::default(),
             replay: BTreeMap::new(),
             group: GroupAgrees::default(),
             shadows: ShadowIsPrefix::default(),
@@ -126,6 +130,9 @@ impl Observer {
         in_group: bool,
         master: Rc<RefCell<Master>>,
     ) {
+        if self.set_back.is(node) {
+            return;
+        }
         {
             let opened = master.borrow();
             self.group.opened(node, id, in_group.then(|| opened.members()));
@@ -135,7 +142,23 @@ impl Observer {
 
     /// Whether it is not known what failed appends have left on a master's disk.
     pub(crate) fn doubts_log(&self, node: NodeId) -> bool {
-        self.group.is_doubtful(node)
+        !self.set_back.is(node) && self.group.is_doubtful(node)
+    }
+
+    /// The term of a master that runs, as far as it has begun it.
+    pub(crate) fn term_of(&self, master: NodeId) -> Option<Term> {
+        self.replay.get(&master)?.term()
+    }
+
+    /// From now on a master runs with an old copy of its directory: what it does is in no history,
+    /// until it has its own again.
+    pub(crate) fn master_set_back(&mut self, master: NodeId) {
+        self.set_back.begin(master, self.replay.remove(&master));
+    }
+
+    /// A master has its own directory again.
+    pub(crate) fn master_put_forward(&mut self, master: NodeId) {
+        self.replay.extend(self.set_back.end(master).map(|replay| (master, replay)));
     }
 
     /// A master of a group has started, and this is in its log: now it is known.
@@ -382,6 +405,9 @@ impl JobWatch<ChunkJob, ChunkResult> for Observer {
 
 impl JobWatch<LogJob, LogResult> for Observer {
     fn ran(&mut self, at: WorldTime, node: NodeId, job: &LogJob, result: &LogResult) {
+        if self.set_back.is(node) {
+            return;
+        }
         self.replay.entry(node).or_default().ran(job, result.is_ok());
         if result.is_err() {
             if let LogJob::Append(entries) = job {
@@ -427,6 +453,7 @@ impl MessageWatch for Observer {
     fn delivered(&mut self, seen: &SeenRequest<'_>) {
         if let Request::Heartbeat(beat) = seen.request {
             self.ledger.told_of(seen.from, beat);
+            self.set_back.note_served(seen.from, (beat.served.term, seen.at));
         }
         if let Request::Inventory(slice) = seen.request {
             self.ledger.inventory(seen.from, slice);
@@ -437,6 +464,11 @@ impl MessageWatch for Observer {
     fn answered(&mut self, seen: &SeenRequest<'_>, answer: &Result<Response, Failure>) {
         self.note_branch(seen, answer);
         self.note_stale(seen, answer);
+        match self.set_back.judge(seen, answer) {
+            Ok(Some(reached)) => self.reach(reached),
+            Ok(None) => {}
+            Err(message) => self.fail(seen.at, SetBackMaster::NAME, message),
+        }
         if let (Request::GrantLease(grant), Ok(_)) = (seen.request, answer) {
             self.primaries.insert(grant.handle, seen.to);
         }

@@ -135,6 +135,13 @@ fn doubting(seed: u64) -> RunConfig {
     RunConfig { faults, ..healing(seed, 5) }
 }
 
+/// One master, which ends now and then, and is started from an old copy of its directory.
+fn set_back(seed: u64) -> RunConfig {
+    use FaultKind as Kind;
+    let faults = FaultMix::every(500, &[(Kind::KillMaster, 1), (Kind::MasterSetBack, 3)]);
+    RunConfig { faults, seconds: 30, ..RunConfig::of(seed) }
+}
+
 /// A rule whose loss this checker, and no other, has to see in one of a few runs.
 #[derive(Clone, Copy)]
 pub struct Exposure {
@@ -145,14 +152,16 @@ pub struct Exposure {
     run: fn(u64) -> RunConfig,
 }
 
-/// What whole runs have to bring to light by themselves: what a group of masters answers before it
+/// What whole runs have to bring to light by themselves: a master that goes on from an old copy of
+/// its directory as if nothing had come after it; what a group of masters answers before it
 /// is kept, or does twice as charge passes on; a shadow that lies about how far behind it is; what
 /// lacks replicas and gets none, garbage that stays, a job that stands still, and a master that
 /// tells otherwise than it is; and permissions that are not heeded.
 #[must_use]
-pub fn exposures() -> [Exposure; 8] {
+pub fn exposures() -> [Exposure; 9] {
     let (heals, permissions) = ("it_heals", "permissions_hold");
     [
+        Exposure { rule: Rule::R1, checker: "set_back_master", run: set_back },
         Exposure {
             rule: Rule::R23,
             checker: "replay_is_state",

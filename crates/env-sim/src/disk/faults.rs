@@ -319,6 +319,11 @@ impl SimDisk {
         there
     }
 
+    /// All of it can be read again.
+    pub fn make_readable(&self) {
+        self.state().faults.written_anew();
+    }
+
     /// What was last written to a page of one file lies in a page of another one, and the first
     /// one's is what it was before anything was written; says whether there are such pages.
     pub fn misdirect(&self, (from, page): (&str, u64), (to, victim): (&str, u64)) -> bool {

@@ -16,8 +16,8 @@ use cairn_consensus::StoredRecord;
 use cairn_env::{Driver, Effect, Event, Now};
 use cairn_master::{Master, MasterDisk};
 use cairn_master_core::{LogJob, LogResult, Record, State};
-use cairn_types::LogIndex;
 use cairn_types::wire::Message;
+use cairn_types::{LogIndex, Term};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -83,6 +83,11 @@ impl ReplayIsState {
     /// What the master has applied, if it lives.
     pub(crate) fn applied_by_now(&self) -> Option<LogIndex> {
         Some(self.live.as_ref()?.borrow().state().applied())
+    }
+
+    /// The term that the master that was opened last has begun, if it is looked at.
+    pub(crate) fn term(&self) -> Option<Term> {
+        Some(self.live.as_ref()?.borrow().state().term())
     }
 
     /// The records replayed since the last time.
