@@ -9,6 +9,7 @@
 //! Machines are noisy: figures are quoted as ratios of neighbouring runs, as median and spread.
 
 mod appends;
+mod compared_round;
 mod cpu;
 mod disk_floor;
 mod error;

@@ -33,9 +33,14 @@ impl Series {
         self.quantile(0.5)
     }
 
+    /// The least and the most of them.
+    pub(crate) fn ends(&self) -> [f64; 2] {
+        [self.quantile(0.0), self.quantile(1.0)]
+    }
+
     /// `median (least–most)`, with this many digits.
     pub(crate) fn spread(&self, digits: usize) -> String {
-        let (least, most) = (self.quantile(0.0), self.quantile(1.0));
+        let [least, most] = self.ends();
         format!("{:.digits$} ({least:.digits$}–{most:.digits$})", self.median())
     }
 }
@@ -70,6 +75,14 @@ impl StreamRun {
     }
 }
 
+/// How often each side went first in a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FirstTurns {
+    pub(crate) cell: u64,
+    pub(crate) floor: u64,
+    pub(crate) second_floor: u64,
+}
+
 /// What was measured in one round: the cell's run beside two of the floor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ComparedRound {
@@ -77,6 +90,7 @@ pub(crate) struct ComparedRound {
     pub(crate) floor: StreamRun,
     /// The same once more: what the floor against itself gives is what a ratio is worth.
     pub(crate) second_floor: StreamRun,
+    pub(crate) went_first: FirstTurns,
 }
 
 /// Rounds, from which ratios are taken one by one.
@@ -104,15 +118,25 @@ impl Comparison {
         self.series(|round| of(&round.second_floor) / of(&round.floor))
     }
 
-    /// Medians of the ratios.
+    /// Medians of the ratios, how far those of the speeds are spread, and how often who went first.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let speed = StreamRun::megabytes_per_second;
+        let first = |of: fn(&FirstTurns) -> u64| -> u64 {
+            self.rounds.iter().map(|round| of(&round.went_first)).sum()
+        };
         serde_json::json!({
             "count": self.rounds.len(),
             "speed_ratio": self.ratio(speed).median(),
             "cpu_ratio": self.ratio(StreamRun::cpu_per_gib).median(),
             "floor_speed_ratio": self.floor_ratio(speed).median(),
             "floor_cpu_ratio": self.floor_ratio(StreamRun::cpu_per_gib).median(),
+            "speed_spread": self.ratio(speed).ends(),
+            "floor_speed_spread": self.floor_ratio(speed).ends(),
+            "went_first": {
+                "cell": first(|it| it.cell),
+                "floor": first(|it| it.floor),
+                "second_floor": first(|it| it.second_floor),
+            },
         })
     }
 
@@ -137,7 +161,7 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
-    use super::{ComparedRound, Comparison, Series, StreamRun};
+    use super::{ComparedRound, Comparison, FirstTurns, Series, StreamRun};
 
     #[test]
     fn the_median_and_the_ends_are_what_they_are_called() {
@@ -159,7 +183,8 @@ mod tests {
         let run = |cpu_seconds| StreamRun { bytes: 1 << 30, seconds: 1.0, cpu_seconds };
         for (cell, floor, second_floor) in [(2.0, 1.0, 1.0), (30.0, 10.0, 9.0), (4.0, 1.0, 1.1)] {
             let [cell, floor, second_floor] = [cell, floor, second_floor].map(run);
-            comparison.push(ComparedRound { cell, floor, second_floor });
+            let went_first = FirstTurns::default();
+            comparison.push(ComparedRound { cell, floor, second_floor, went_first });
         }
         let lines = comparison.lines();
         let ratios = "ratio 3.00 (2.00–4.00)   floor to floor 1.00 (0.90–1.10)";

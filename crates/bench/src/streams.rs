@@ -9,6 +9,7 @@
 //! - B3: a run takes many times what its CPU time is counted in: a read is short and changes
 //!   nothing, so each side reads several times in a round, in turns.
 
+use crate::compared_round::{Side, compared, turns};
 use crate::error::{BenchError, Doing};
 use crate::floor::{Floor, warm_memory};
 use crate::load::{CallerJob, Load};
@@ -53,21 +54,6 @@ pub(crate) struct Streams {
 pub(crate) enum Direction {
     Write,
     Read,
-}
-
-/// Whose turn it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Cell,
-    Floor,
-    SecondFloor,
-}
-
-/// Who goes first, and who after that: each goes first equally often (B2).
-fn turns(round: u64) -> [Side; 3] {
-    let mut sides = [Side::Cell, Side::Floor, Side::SecondFloor];
-    sides.rotate_left((round % 3) as usize);
-    sides
 }
 
 impl Streams {
@@ -147,18 +133,8 @@ impl<'a> StreamRound<'a> {
                 self.run(side, Direction::Write)?;
             }
         }
-        let mut runs = Vec::new();
-        for turn in 0..if direction == Direction::Read { READS } else { 1 } {
-            for side in turns(round + turn) {
-                runs.push((side, self.measured(side, direction)?));
-            }
-        }
-        let of = |side| {
-            let its_own = runs.iter().filter(|(whose, _)| *whose == side);
-            StreamRun::sum(its_own.map(|(_, run)| *run))
-        };
-        let (cell, floor, second_floor) = (of(Side::Cell), of(Side::Floor), of(Side::SecondFloor));
-        Ok(ComparedRound { cell, floor, second_floor })
+        let times = if direction == Direction::Read { READS } else { 1 };
+        compared(round, times, |side| self.measured(side, direction))
     }
 
     /// A run that pays neither for the one before nor for the machine's memory (B2).
@@ -209,16 +185,5 @@ impl<'a> StreamRound<'a> {
             by: None,
         };
         Ok(self.cell.run(&load)?.as_run())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Side, turns};
-
-    #[test]
-    fn each_side_goes_first_equally_often() {
-        let first: Vec<Side> = (0..3).map(|round| turns(round)[0]).collect();
-        assert_eq!(first, [Side::Cell, Side::Floor, Side::SecondFloor]);
     }
 }
