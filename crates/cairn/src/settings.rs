@@ -185,6 +185,7 @@ new_cell! {
     clones_per_cell: u32,
     settle_rate: u64,
     settle_after_ms: u64,
+    cursors_kept_ms: u64,
 }
 
 impl SettingsFile {

@@ -40,6 +40,8 @@ pub(crate) const COMMIT_REPLICAS_LEVEL: u32 = 3;
 pub(crate) const EXCLUSIVE_LEVEL: u32 = 3;
 /// From this level on ranges of streams are put into other chunks (R45, R46).
 pub const RANGE_LEVEL: u32 = 3;
+/// From this level on it is a setting how long cursors of producers are kept (R47).
+pub(crate) const CURSORS_KEPT_LEVEL: u32 = 3;
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).
@@ -237,9 +239,10 @@ cairn_types::message! {
         2 => clone_rate: Option<u64>,
         3 => clones_per_server: Option<u32>,
         4 => clones_per_cell: Option<u32>,
-        /// From level 3 on, as the next.
+        /// From level 3 on, as the next two.
         5 => settle_rate: Option<u64>,
         6 => settle_after_ms: Option<u64>,
+        7 => cursors_kept_ms: Option<u64>,
     }
 }
 cairn_types::message! {

@@ -18,7 +18,7 @@ impl SettingChanges {
     /// A person wants settings to be otherwise.
     pub(crate) fn on_request(&mut self, step: &mut Step<'_>, from: Caller, wish: ChangeSettings) {
         let ChangeSettings { clone_rate, clones_per_server, clones_per_cell, .. } = wish;
-        let ChangeSettings { settle_rate, settle_after_ms, .. } = wish;
+        let ChangeSettings { settle_rate, settle_after_ms, cursors_kept_ms, .. } = wish;
         let change = record::SetCellSettings {
             time: step.now.wall,
             clone_rate,
@@ -26,6 +26,7 @@ impl SettingChanges {
             clones_per_cell,
             settle_rate,
             settle_after_ms,
+            cursors_kept_ms,
         };
         let proposal = step.out.propose(change);
         let other = self.asked.insert(proposal, from);
@@ -49,7 +50,8 @@ impl SettingChanges {
             .with("clones_per_server", config.clones_per_server)
             .with("clones_per_cell", config.clones_per_cell)
             .with("settle_rate", config.settle_rate)
-            .with("settle_after_ms", config.settle_after_ms);
+            .with("settle_after_ms", config.settle_after_ms)
+            .with("cursors_kept_ms", config.cursors_kept_ms);
         step.out.log(event);
         step.out.reply(from, Ok(Response::ChangeSettings(ChangeSettingsAnswer { config })));
     }

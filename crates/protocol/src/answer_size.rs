@@ -64,7 +64,7 @@ impl Request {
                 SMALL_ANSWER_SIZE + chunks * LOCATION_SIZE + extents * EXTENT_SIZE
             }
             Self::ListProducers(list) => {
-                let producer = PRODUCER_NAME_SIZE_MAX + CURSOR_SIZE_MAX + 128;
+                let producer = PRODUCER_NAME_SIZE_MAX + CURSOR_SIZE_MAX + 256;
                 (SMALL_ANSWER_SIZE + page(list.limit) * producer).min(whole)
             }
             Self::Locate(locate) => SMALL_ANSWER_SIZE + located(locate.count) * LOCATION_SIZE,

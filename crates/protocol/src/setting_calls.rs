@@ -10,6 +10,7 @@ cairn_types::message! {
         3 => clones_per_cell: Option<u32>,
         4 => settle_rate: Option<u64>,
         5 => settle_after_ms: Option<u64>,
+        6 => cursors_kept_ms: Option<u64>,
     }
 }
 cairn_types::message! {

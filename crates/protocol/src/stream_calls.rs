@@ -186,6 +186,11 @@ cairn_types::message! {
     }
 }
 cairn_types::message! {
+    /// An epoch that is over, and the last record that was committed by its end.
+    #[derive(Copy)]
+    pub struct EndedEpoch { 1 => epoch: Epoch, 2 => number: RecordNumber }
+}
+cairn_types::message! {
     /// How a producer stands.
     pub struct ProducerStatus {
         1 => name: String,
@@ -198,6 +203,8 @@ cairn_types::message! {
         7 => open_chunks: u32,
         /// The epoch is over.
         8 => closed: bool,
+        /// The last epochs before it, oldest first, as far as they are kept.
+        9 => ended: Vec<EndedEpoch>,
     }
 }
 cairn_types::message! {

@@ -190,6 +190,7 @@ fn messages_of_streams() -> String {
         protocol::Cursor::proto_text(),
         protocol::OpenStreamChunk::proto_text(),
         protocol::ProducerStatus::proto_text(),
+        protocol::EndedEpoch::proto_text(),
         protocol::StreamExtent::proto_text(),
     ]
     .concat()

@@ -84,6 +84,10 @@ crate::message! {
         /// How long a stream is quiet before the last small pieces of it are put together too, and
         /// how long a chunk that is being written may keep what is behind it from being settled.
         64 => settle_after_ms: u64,
+        /// How long after its last commit a producer of a stream is given its cursor when it is
+        /// opened (R47). For whoever has sources that are quiet for months; can be changed while
+        /// the cell runs.
+        65 => cursors_kept_ms: u64,
     }
 }
 
@@ -110,6 +114,7 @@ impl CellConfig {
             clones_per_cell: 1024,
             settle_rate: 16 << 20,
             settle_after_ms: 10 * 60 * SECOND_MS,
+            cursors_kept_ms: 30 * DAY_MS,
         }
     }
 
@@ -133,8 +138,8 @@ impl CellConfig {
         Self { chunk_size, block_size, trash_ms, keep_deleted_ms, settle_after_ms, ..Self::small() }
     }
 
-    /// The same, where a cell was founded before there were limits for clones, or before streams
-    /// were settled: as in a new one.
+    /// The same, where a cell was founded before there were limits for clones, before streams were
+    /// settled, or while all cursors were kept as long: as in a new one.
     #[must_use]
     pub fn completed(self) -> Self {
         if self == Self::default() {
@@ -150,6 +155,9 @@ impl CellConfig {
         if completed.settle_after_ms == 0 {
             completed.settle_rate = standard.settle_rate;
             completed.settle_after_ms = standard.settle_after_ms;
+        }
+        if completed.cursors_kept_ms == 0 {
+            completed.cursors_kept_ms = standard.cursors_kept_ms;
         }
         completed
     }
@@ -230,7 +238,7 @@ impl CellConfig {
         let clone_rate = if self.clone_rate == 0 { CLONE_RATE_MAX } else { self.clone_rate };
         let (of_server, of_cell) = (self.clones_per_server.into(), self.clones_per_cell.into());
         let settle_rate = if self.settle_rate == 0 { CLONE_RATE_MAX } else { self.settle_rate };
-        let limits: [(&'static str, u64, RangeInclusive<u64>); 18] = [
+        let limits: [(&'static str, u64, RangeInclusive<u64>); 19] = [
             ("chunk_size", self.chunk_size, 64..=CHUNK_SIZE_MAX),
             ("block_size", self.block_size.into(), 16..=BLOCK_SIZE_MAX.into()),
             ("replication", replication, 1..=REPLICATION_MAX.into()),
@@ -250,6 +258,7 @@ impl CellConfig {
             ("clones_per_cell", of_cell, 1..=65_536),
             ("settle_rate", settle_rate, CLONE_RATE_MIN..=CLONE_RATE_MAX),
             ("settle_after_ms", self.settle_after_ms, 100..=DAY_MS),
+            ("cursors_kept_ms", self.cursors_kept_ms, SECOND_MS..=3650 * DAY_MS),
         ];
         for (setting, value, range) in limits {
             if !range.contains(&value) {
@@ -286,7 +295,7 @@ mod tests {
     fn no_setting_goes_without_a_least_and_a_most_value() {
         let standard = CellConfig::standard;
         type Set = fn(&mut CellConfig, u64);
-        let all: [(&str, Set); 16] = [
+        let all: [(&str, Set); 17] = [
             ("chunk_size", |config, value| config.chunk_size = value),
             ("block_size", |config, value| config.block_size = value as u32),
             ("replication", |config, value| config.replication = value as u32),
@@ -303,6 +312,7 @@ mod tests {
             ("clones_per_server", |config, value| config.clones_per_server = value as u32),
             ("clones_per_cell", |config, value| config.clones_per_cell = value as u32),
             ("settle_after_ms", |config, value| config.settle_after_ms = value),
+            ("cursors_kept_ms", |config, value| config.cursors_kept_ms = value),
         ];
         for (setting, set) in all {
             for value in [0, u64::MAX] {

@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 #[derive(Args, Debug)]
 pub(crate) struct SettingsArguments {
     /// Change one: clone_rate=16M, clones_per_server=4, clones_per_cell=1024,
-    /// settle_rate=8M (0: streams are not settled), settle_after_ms=600000
+    /// settle_rate=8M (0: streams are not settled), settle_after_ms=600000,
+    /// cursors_kept_ms=2592000000
     #[arg(value_name = "NAME=VALUE")]
     changes: Vec<String>,
 }
@@ -22,7 +23,7 @@ pub(crate) struct SettingsArguments {
 type Row = (&'static str, u64, &'static str);
 
 /// All of them; those that can be changed are the last.
-fn rows(config: &CellConfig) -> [Row; 18] {
+fn rows(config: &CellConfig) -> [Row; 19] {
     [
         ("chunk_size", config.chunk_size, "bytes of a full chunk"),
         ("block_size", config.block_size.into(), "bytes under one checksum"),
@@ -50,11 +51,22 @@ fn rows(config: &CellConfig) -> [Row; 18] {
             config.settle_after_ms,
             "how long a stream is quiet before its end is, too",
         ),
+        (
+            CHANGEABLE[5],
+            config.cursors_kept_ms,
+            "how long after its last record a producer's cursor is kept",
+        ),
     ]
 }
 
-const CHANGEABLE: [&str; 5] =
-    ["clone_rate", "clones_per_server", "clones_per_cell", "settle_rate", "settle_after_ms"];
+const CHANGEABLE: [&str; 6] = [
+    "clone_rate",
+    "clones_per_server",
+    "clones_per_cell",
+    "settle_rate",
+    "settle_after_ms",
+    "cursors_kept_ms",
+];
 
 /// What is to be changed.
 fn parse(changes: &[String]) -> Result<ChangeSettings, CliError> {
@@ -87,6 +99,10 @@ fn parse(changes: &[String]) -> Result<ChangeSettings, CliError> {
             "settle_after_ms" => {
                 all.settle_after_ms = value.parse().ok();
                 all.settle_after_ms.is_some()
+            }
+            "cursors_kept_ms" => {
+                all.cursors_kept_ms = value.parse().ok();
+                all.cursors_kept_ms.is_some()
             }
             _ if rows(&CellConfig::default()).iter().any(|row| row.0 == name) => {
                 let advice = format!("these can be changed: {}", CHANGEABLE.join(", "));
@@ -163,6 +179,8 @@ mod tests {
             ..ChangeSettings::default()
         };
         assert_eq!(of(&["settle_rate=1M", "settle_after_ms=500"]), Ok(settles));
+        let kept = of(&["cursors_kept_ms=86400000"]).map(|it| it.cursors_kept_ms);
+        assert_eq!(kept, Ok(Some(86_400_000)));
         assert_eq!(of(&["clone_rate=0"]).map(|it| it.clone_rate), Ok(Some(0)));
         for (words, why) in [
             ("lease_ms=5", "founded"),

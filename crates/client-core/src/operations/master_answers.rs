@@ -175,7 +175,9 @@ mod tests {
     fn a_cell_whose_master_is_older_has_the_standard_for_what_that_one_does_not_know() {
         let mut client = client();
         let outcome = client.start(Operation::Ask(CellInfo {}.into()));
-        let config = CellConfig { settle_rate: 0, settle_after_ms: 0, ..CellConfig::standard() };
+        let (settle_rate, settle_after_ms, cursors_kept_ms) = (0, 0, 0);
+        let unknown = CellConfig { settle_rate, settle_after_ms, ..CellConfig::standard() };
+        let config = CellConfig { cursors_kept_ms, ..unknown };
         client.answer(Response::CellInfo(CellInfoAnswer {
             config: config.into(),
             ..CellInfoAnswer::default()

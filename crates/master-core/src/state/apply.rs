@@ -10,12 +10,12 @@ use super::apply_streams::StreamChanges;
 use super::{KeptAbove, Remembered, State};
 use crate::applied::{Applied, Changed, ChunkAbandoned, RangeReplaced};
 use crate::record::{
-    ATTRIBUTES_LEVEL, Begin, EXCLUSIVE_LEVEL, FoundCell, QUOTA_LEVEL, RANGE_LEVEL, Record,
-    SNAPSHOT_LEVEL, STREAM_LEVEL, SetCellSettings,
+    ATTRIBUTES_LEVEL, Begin, CURSORS_KEPT_LEVEL, EXCLUSIVE_LEVEL, FoundCell, QUOTA_LEVEL,
+    RANGE_LEVEL, Record, SNAPSHOT_LEVEL, STREAM_LEVEL, SetCellSettings,
 };
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{Attributes, ChunkHandle, ChunkIndex, EntryId, LogIndex, Term};
+use cairn_types::{Attributes, ChunkHandle, ChunkIndex, EntryId, LogIndex, Term, WallTime};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -169,6 +169,9 @@ fn set_cell_settings(state: &mut State, record: &SetCellSettings) -> Result<Appl
     if record.settle_rate.is_some() || record.settle_after_ms.is_some() {
         state.check_level(RANGE_LEVEL, "settling")?;
     }
+    if record.cursors_kept_ms.is_some() {
+        state.check_level(CURSORS_KEPT_LEVEL, "how long cursors are kept")?;
+    }
     change_settings(&mut state.config, record)
 }
 
@@ -243,7 +246,7 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
         }
         Record::CommitBundles(record) => {
             let (mut committed, unnamed) = stream_changes(state).commit(record)?;
-            committed.gone = let_go(state, record.file, unnamed);
+            committed.gone = let_go(state, (record.file, record.time), unnamed);
             Ok(Applied::BundlesCommitted(committed))
         }
         Record::SealChunk(record) => {
@@ -255,7 +258,7 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
             Ok(sealed)
         }
         Record::AbandonChunk(record) => {
-            let place = stream_changes(state).abandon(record.handle)?;
+            let place = stream_changes(state).abandon(record)?;
             purges(state).take_abandoned(place, record.handle);
             // A snapshot may have it, too.
             Ok(match state.chunks.contains(record.handle) {
@@ -268,12 +271,16 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
 }
 
 /// Chunks that no extent of the file names any more leave it (R46); those that nobody else has.
-fn let_go(state: &mut State, file: EntryId, unnamed: BTreeSet<ChunkIndex>) -> Vec<ChunkHandle> {
+fn let_go(
+    state: &mut State,
+    (file, time): (EntryId, WallTime),
+    unnamed: BTreeSet<ChunkIndex>,
+) -> Vec<ChunkHandle> {
     let mut gone = Vec::new();
     for index in unnamed {
         // None where its page cannot be read, which was noted.
         let Some(handle) = state.chunk_at(file, index) else { continue };
-        stream_changes(state).stop_writing(handle);
+        stream_changes(state).stop_writing(handle, time);
         purges(state).take_abandoned((file, index), handle);
         if !state.chunks.contains(handle) {
             gone.push(handle);
@@ -288,6 +295,7 @@ fn stream_changes(state: &mut State) -> StreamChanges<'_> {
         chunks: &mut state.chunks,
         streams: &mut state.streams,
         chunk_size: state.config.chunk_size,
+        cursors_kept_ms: state.config.cursors_kept_ms,
         settles: state.level >= RANGE_LEVEL,
     }
 }

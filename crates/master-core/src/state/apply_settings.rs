@@ -16,6 +16,7 @@ pub(super) fn change_settings(
         clones_per_cell: change.clones_per_cell.unwrap_or(config.clones_per_cell),
         settle_rate: change.settle_rate.unwrap_or(config.settle_rate),
         settle_after_ms: change.settle_after_ms.unwrap_or(config.settle_after_ms),
+        cursors_kept_ms: change.cursors_kept_ms.unwrap_or(config.cursors_kept_ms),
         ..config.clone()
     };
     match changed.validate() {

@@ -17,8 +17,8 @@ use super::names::NameTree;
 use super::streams::{KeptOutcome, OpenStreamChunkRow, ProducerRecord, StreamTables};
 use crate::applied::{Applied, BundlesCommitted, Changed, ProducerOpened};
 use crate::stream_records::{
-    AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle, ForgetProducerRecord,
-    OpenProducerRecord, SealChunk,
+    AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle,
+    ForgetProducerRecord, OpenProducerRecord, SealChunk,
 };
 use cairn_protocol::{
     BundleAnswer, CommitOutcome, Cursor, ErrorCode, Failure, PRODUCER_CHUNKS_MAX,
@@ -26,11 +26,9 @@ use cairn_protocol::{
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
     ChunkHandle, ChunkIndex, Content, EntryId, EntryKind, Epoch, Layout, ProducerId, RecordNumber,
+    WallTime,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// How long cursors and outcomes are kept after a producer's last commit (R47).
-pub(crate) const CURSORS_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
 
 /// What a record about streams may change.
 pub(super) struct StreamChanges<'a> {
@@ -38,6 +36,8 @@ pub(super) struct StreamChanges<'a> {
     pub(super) chunks: &'a mut ChunkTable,
     pub(super) streams: &'a mut StreamTables,
     pub(super) chunk_size: u64,
+    /// How long a cursor is kept after its producer's last commit (R47).
+    pub(super) cursors_kept_ms: u64,
     /// How far streams are settled is kept.
     pub(super) settles: bool,
 }
@@ -78,10 +78,12 @@ impl StreamChanges<'_> {
         }
         let age = record.time.as_millis().saturating_sub(producer.changed.as_millis());
         let mut cursor_gone = false;
-        if named.is_some() && age > CURSORS_KEPT_MS {
+        if named.is_some() && age > self.cursors_kept_ms {
             cursor_gone = self.streams.forget_kept(file, id);
             producer.outcomes = 0;
         }
+        // Who repeats a bundle of an epoch that is over is told that it is fenced (OE3).
+        self.streams.finish(file, (id, &mut producer), false);
         producer.begin(epoch, record.time);
         self.streams.set_name(file, name, id);
         self.streams.set_producer(file, id, &producer);
@@ -110,6 +112,8 @@ impl StreamChanges<'_> {
         let mut producer = self.producer(file, id, record.epoch)?;
         producer.closed = true;
         producer.chunks.clear();
+        // It was closed behind the answer to its last commit.
+        self.streams.finish(file, (id, &mut producer), true);
         self.streams.set_producer(file, id, &producer);
         Ok(Applied::Changed(Changed::default()))
     }
@@ -315,9 +319,9 @@ impl StreamChanges<'_> {
     }
 
     /// Nobody writes a chunk any more.
-    pub(super) fn stop_writing(&mut self, handle: ChunkHandle) {
+    pub(super) fn stop_writing(&mut self, handle: ChunkHandle, time: WallTime) {
         if let Some(row) = self.streams.open_chunk(handle) {
-            self.end_open(handle, &row);
+            self.end_open(handle, &row, time);
         }
     }
 
@@ -366,7 +370,7 @@ impl StreamChanges<'_> {
         assert!(row.length > 0 || row.serial.get() == 0, "bundles have bytes");
         let (version, set_size) = (record.version, record.set_size);
         self.chunks.set(handle, &ChunkRecord { version, set_size, closed: true, ..chunk });
-        self.end_open(handle, &row);
+        self.end_open(handle, &row, record.time);
         if self.settles && row.length > 0 {
             // Some of it may have been replaced already (R46).
             let is_whole = self.streams.replaced(row.file).get() == 0;
@@ -384,23 +388,29 @@ impl StreamChanges<'_> {
     /// The place of a chunk that is to be taken out of its file.
     pub(super) fn abandon(
         &mut self,
-        handle: ChunkHandle,
+        record: &AbandonChunk,
     ) -> Result<(EntryId, ChunkIndex), Failure> {
+        let handle = record.handle;
         let row = self.streams.open_chunk(handle).ok_or_else(|| not_written(handle))?;
         let chunk = self.chunks.get(handle).ok_or_else(|| not_written(handle))?;
         if row.length > 0 {
             let line = format!("chunk {}: some of it is committed", handle.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
-        self.end_open(handle, &row);
+        self.end_open(handle, &row, record.time);
         Ok((row.file, chunk.index))
     }
 
-    fn end_open(&mut self, handle: ChunkHandle, row: &OpenStreamChunkRow) {
+    fn end_open(&mut self, handle: ChunkHandle, row: &OpenStreamChunkRow, time: WallTime) {
         self.streams.end_open(handle);
-        if let Some(mut producer) = self.streams.producer(row.file, row.producer) {
+        let (file, id) = (row.file, row.producer);
+        if let Some(mut producer) = self.streams.producer(file, id) {
             producer.chunks.retain(|it| *it != handle);
-            self.streams.set_producer(row.file, row.producer, &producer);
+            // OE3
+            if producer.chunks.is_empty() && producer.is_silent(time) {
+                self.streams.finish(file, (id, &mut producer), true);
+            }
+            self.streams.set_producer(file, id, &producer);
         }
     }
 

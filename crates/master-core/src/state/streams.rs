@@ -10,7 +10,9 @@
 //! - OE1: a file's extents have no gap: each begins where the one before ends, and the last ends
 //!   with the file. They are found by their ends, so that one look finds the one that has a byte.
 //! - OE2: what is open is a chunk of its file, and written by one epoch (R40).
-//! - OE3: outcomes are kept of the last so many bundles of a producer.
+//! - OE3: outcomes are kept of the last so many bundles of a producer's epoch, and none once it is
+//!   over. Of a producer that is done (closed, or silent for long as its last chunk ended) 64 bytes
+//!   are kept at most beside its name and cursor: no outcomes, and of the epochs before the last.
 //! - OE4: the producer without a name is who has the stream exclusively, while its epoch is not
 //!   over; its number is how many ranges of the stream were ever replaced (R46).
 
@@ -25,8 +27,13 @@ use cairn_types::{
 };
 use std::collections::BTreeMap;
 
+/// A producer that has committed nothing for so long is taken for gone: its chunks are sealed, and
+/// the outcomes of its bundles go (R42, OE3).
+const PRODUCER_SILENT_MS: u64 = 600_000;
 /// Epochs that are over, of which it is told what they had committed.
 const ENDED_MAX: usize = 4;
+/// The same of a producer that is done (OE3).
+const ENDED_OF_DONE_MAX: usize = 1;
 
 /// A producer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -200,7 +207,12 @@ impl StreamTables {
     pub(super) fn forget(&mut self, file: EntryId, name: &str, id: ProducerId) {
         self.producers.remove(&pair(file, id.get()));
         self.names.remove(&name_key(file, name));
-        let firsts: Vec<u64> = self.kept_from(file, id, 0).collect();
+        self.remove_kept(file, id, 0);
+    }
+
+    /// Takes out what is kept of a producer from there on: zero is the cursor, others are bundles.
+    fn remove_kept(&mut self, file: EntryId, id: ProducerId, from: u64) {
+        let firsts: Vec<u64> = self.kept_from(file, id, from).collect();
         for first in firsts {
             self.kept.remove(&kept_key(file, id, first));
         }
@@ -280,11 +292,23 @@ impl StreamTables {
     /// cursor.
     pub(super) fn forget_kept(&mut self, file: EntryId, id: ProducerId) -> bool {
         let had = self.cursor(file, id).is_some();
-        let firsts: Vec<u64> = self.kept_from(file, id, 0).collect();
-        for first in firsts {
-            self.kept.remove(&kept_key(file, id, first));
-        }
+        self.remove_kept(file, id, 0);
         had
+    }
+
+    /// An epoch is over, or its producer is done: outcomes go, so that a repeat is answered *done
+    /// before* or *fenced* (OE3).
+    pub(super) fn finish(
+        &mut self,
+        file: EntryId,
+        (id, producer): (ProducerId, &mut ProducerRecord),
+        is_done: bool,
+    ) {
+        if producer.outcomes > 0 {
+            self.remove_kept(file, id, 1);
+            producer.outcomes = 0;
+        }
+        producer.keep_ended(if is_done { ENDED_OF_DONE_MAX } else { ENDED_MAX });
     }
 
     /// The extents of a file, from the one that has byte `offset` on (OE1).
@@ -391,7 +415,8 @@ impl StreamTables {
         for (name, id) in &named {
             if let Some(producer) = self.producer(source, *id) {
                 let (chunks, outcomes) = (Vec::new(), 0);
-                let over = ProducerRecord { closed: true, chunks, outcomes, ..producer };
+                let mut over = ProducerRecord { closed: true, chunks, outcomes, ..producer };
+                over.keep_ended(ENDED_OF_DONE_MAX);
                 self.set_producer(copy, *id, &over);
                 self.set_name(copy, name, *id);
             }
@@ -445,16 +470,26 @@ impl StreamTables {
 }
 
 impl ProducerRecord {
+    /// Whether it has committed nothing for so long that it is taken for gone (R42).
+    pub(crate) fn is_silent(&self, now: WallTime) -> bool {
+        now.as_millis().saturating_sub(self.changed.as_millis()) > PRODUCER_SILENT_MS
+    }
+
     /// It begins another epoch.
     pub(super) fn begin(&mut self, epoch: Epoch, time: WallTime) {
         assert!(epoch > self.epoch, "epochs only rise (R1)");
         if !self.epoch.is_none() {
             self.ended.push((self.epoch, self.number));
         }
-        let over = self.ended.len().saturating_sub(ENDED_MAX);
-        self.ended.drain(..over);
+        self.keep_ended(ENDED_MAX);
         (self.epoch, self.changed, self.closed) = (epoch, time, false);
         self.chunks.clear();
+    }
+
+    /// Of so many epochs before it is told what they had committed.
+    fn keep_ended(&mut self, count: usize) {
+        let over = self.ended.len().saturating_sub(count);
+        self.ended.drain(..over);
     }
 
     fn pack(&self, id: ProducerId) -> Vec<u8> {

@@ -37,6 +37,7 @@ impl World {
     fn new() -> Self {
         let mut world = Self { state: State::default(), counter: 100, time: 1 };
         world.state.config.chunk_size = CHUNK_SIZE;
+        world.state.config.cursors_kept_ms = 86_400_000;
         world.apply(RaiseLevel { level: 3, ..RaiseLevel::default() });
         let name = "s".to_owned();
         let mutation = world.mutation();
@@ -74,6 +75,10 @@ impl World {
     }
 
     fn open(&mut self, name: &str) -> (ProducerId, Epoch) {
+        self.open_in(TERM, name)
+    }
+
+    fn open_in(&mut self, term: Term, name: &str) -> (ProducerId, Epoch) {
         let (producer, epoch) = (self.fresh(), self.fresh());
         let opened = OpenProducerRecord {
             time: self.time(),
@@ -81,7 +86,7 @@ impl World {
             file: FILE,
             name: name.to_owned(),
             producer: ProducerId::of(TERM, producer),
-            epoch: Epoch::of(TERM, epoch),
+            epoch: Epoch::of(term, epoch),
             takes_over: Epoch::default(),
         };
         match self.apply(opened) {
@@ -749,4 +754,137 @@ fn who_has_a_stream_exclusively_alone_commits_and_what_is_replaced_whole_lets_go
     let again = world.fitting(writer.0, other, (1, 10));
     assert_eq!(world.put(writer, again), Ok((done, vec![])));
     assert_eq!(world.state.entry(FILE).map(|file| file.length), Some(110));
+}
+
+/// How a producer has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProducerEnd {
+    Closed,
+    /// It was killed, and nothing came of it for long.
+    Silent,
+    /// The same, after so many openings in as many terms, in each of which it committed something.
+    Reopened(u64),
+}
+
+impl World {
+    /// A producer that has committed some bundles, and is done; its chunks are sealed.
+    fn done_producer(&mut self, name: &str, cursor: Option<&Bytes>, end: ProducerEnd) {
+        let openings = if let ProducerEnd::Reopened(count) = end { count } else { 1 };
+        for nth in 1..=openings {
+            let opened = self.open_in(Term::new(nth), name);
+            let chunk = self.allocate(opened).expect("made");
+            let bundle = self.fitting(opened.0, chunk, (1_000_000, 8));
+            let with = CommittedBundle { cursor: cursor.cloned(), ..bundle };
+            self.commit(opened, vec![with]).expect("committed");
+            assert_eq!(self.outcomes_of(opened.0), 1, "a repeat is answered as the first time");
+            match end {
+                ProducerEnd::Closed => self.close(opened),
+                ProducerEnd::Silent | ProducerEnd::Reopened(_) => self.time += 600_001,
+            }
+            assert!(matches!(self.seal(chunk, 1), Applied::Changed(_)));
+        }
+    }
+
+    fn close(&mut self, (producer, epoch): (ProducerId, Epoch)) {
+        let time = self.time();
+        let closed = self.apply(CloseProducerRecord { time, file: FILE, producer, epoch });
+        assert!(matches!(closed, Applied::Changed(_)), "{closed:?}");
+    }
+
+    fn outcomes_of(&self, id: ProducerId) -> u64 {
+        self.state.streams().producer(FILE, id).expect("it is there").outcomes
+    }
+}
+
+#[test]
+fn a_producer_that_is_done_takes_64_bytes_at_most_beside_its_name_and_cursor() {
+    const COUNT: u64 = 10_000;
+    let cursor = Bytes::from_static(b"offset 123456789");
+    let ends = [
+        (ProducerEnd::Closed, None),
+        (ProducerEnd::Silent, Some(&cursor)),
+        (ProducerEnd::Reopened(5), Some(&cursor)),
+    ];
+    for (end, cursor) in ends {
+        let mut world = World::new();
+        // As a wall clock stands.
+        world.time = 1_795_000_000_000;
+        (0..COUNT).for_each(|nth| world.done_producer(&format!("host-{nth:05}"), cursor, end));
+        let [producers, names, _, kept, open, _] = world.state.streams().maps();
+        assert_eq!((producers.len(), names.len(), open.len()), (COUNT, COUNT, 0));
+        assert_eq!(kept.len(), cursor.map_or(0, |_| COUNT), "cursors, and no outcomes");
+        // Names are counted too, as pages have them.
+        let usage = [producers, names, kept].map(|map| map.tree().usage());
+        let bytes: u64 = usage.iter().map(|it| it.leaf_bytes + it.inner_bytes).sum();
+        let cursors = cursor.map_or(0, Bytes::len) as u64 * COUNT;
+        let each = (bytes - cursors).div_ceil(COUNT);
+        println!("{end:?}: {each} bytes a producer");
+        assert!(each <= 64, "{end:?}: {each} bytes a producer, {usage:?}");
+    }
+}
+
+#[test]
+fn a_cursor_goes_at_the_first_opening_that_is_later_than_the_setting_says() {
+    for (kept_ms, is_kept) in [(1_000, false), (2_000, true)] {
+        let mut world = World::new();
+        world.state.config.cursors_kept_ms = kept_ms;
+        let a = world.open("a");
+        let chunk = world.allocate(a).expect("made");
+        let bundle = world.fitting(a.0, chunk, (4, 10));
+        let with = CommittedBundle { cursor: Some(Bytes::from_static(b"line 4")), ..bundle };
+        world.commit(a, vec![with]).expect("committed");
+        world.time += 1_500;
+        assert!(world.state.streams().cursor(FILE, a.0).is_some(), "nobody has opened it");
+        world.open("a");
+        assert_eq!(world.state.streams().cursor(FILE, a.0).is_some(), is_kept, "{kept_ms}");
+        let number = world.state.streams().producer(FILE, a.0).expect("there").number;
+        assert_eq!(number.get(), 4, "numbers stay (R47)");
+    }
+}
+
+#[test]
+fn outcomes_go_with_the_epoch_and_a_repeat_is_answered_done_before_or_fenced() {
+    let mut world = World::new();
+    let old = world.open("a");
+    let chunk = world.allocate(old).expect("made");
+    let bundle = world.fitting(old.0, chunk, (2, 8));
+    world.commit(old, vec![bundle.clone()]).expect("committed");
+    let new = world.open("a");
+    assert_eq!(world.outcomes_of(old.0), 0);
+    let repeated = world.commit(old, vec![bundle.clone()]);
+    assert_eq!(repeated, Ok((vec![(CommitOutcome::Fenced, 0)], 2)));
+    let mine = world.allocate(new).expect("made");
+    let next = world.fitting(new.0, mine, (1, 8));
+    world.commit(new, vec![next.clone()]).expect("committed");
+    world.close(new);
+    assert_eq!(world.outcomes_of(new.0), 0);
+    let repeated = world.commit(new, vec![next]);
+    assert_eq!(repeated, Ok((vec![(CommitOutcome::DoneBefore, 0)], 3)));
+    // What was never committed is fenced, and a number stands for one content still (R39).
+    let more = world.fitting(new.0, mine, (1, 8));
+    assert_eq!(world.commit(new, vec![more.clone()]), Ok((vec![(CommitOutcome::Fenced, 0)], 3)));
+    let other = CommittedBundle { first: RecordNumber::new(3), count: 2, ..more };
+    assert_eq!(world.commit(new, vec![other]), Err(ErrorCode::Invalid));
+}
+
+#[test]
+fn outcomes_outlast_the_seal_of_a_chunk_whose_producer_was_heard_of_lately() {
+    let mut world = World::new();
+    let a = world.open("a");
+    let chunks = [world.allocate(a).expect("made"), world.allocate(a).expect("made")];
+    let bundles = chunks.map(|chunk| {
+        let bundle = world.fitting(a.0, chunk, (2, 8));
+        world.commit(a, vec![bundle.clone()]).expect("committed");
+        bundle
+    });
+    // A server died: its chunk is left, and the answer to the last commit comes late.
+    world.seal(chunks[0], 1);
+    assert_eq!(world.outcomes_of(a.0), 2);
+    let repeated = world.commit(a, vec![bundles[0].clone()]);
+    assert_eq!(repeated, Ok((vec![(CommitOutcome::Committed, 0)], 4)));
+    world.time += 600_001;
+    world.seal(chunks[1], 1);
+    assert_eq!(world.outcomes_of(a.0), 0, "silent, and nothing of it is written");
+    let repeated = world.commit(a, vec![bundles[1].clone()]);
+    assert_eq!(repeated, Ok((vec![(CommitOutcome::DoneBefore, 0)], 4)));
 }

@@ -4,7 +4,9 @@ use crate::reads::page_size;
 use crate::state::ProducerRecord;
 use crate::stream_extents::stream;
 use crate::view::View;
-use cairn_protocol::{ErrorCode, Failure, ListProducers, ListProducersAnswer, ProducerStatus};
+use cairn_protocol::{
+    EndedEpoch, ErrorCode, Failure, ListProducers, ListProducersAnswer, ProducerStatus,
+};
 use cairn_types::{EntryId, Epoch, ProducerId};
 
 /// A producer in this epoch, which must be its newest and not be over.
@@ -59,5 +61,6 @@ fn status(
         changed: producer.changed,
         open_chunks: u32::try_from(producer.chunks.len()).unwrap_or(u32::MAX),
         closed: producer.closed,
+        ended: producer.ended.iter().map(|&(epoch, number)| EndedEpoch { epoch, number }).collect(),
     })
 }

@@ -31,8 +31,6 @@ use std::time::Duration;
 const LOOKED_AT_MAX: usize = 512;
 /// Ends that one tick begins.
 const BEGUN_MAX: usize = 64;
-/// A producer that has committed nothing for so long is taken for gone: its chunks are sealed.
-const SILENT: Duration = Duration::from_secs(600);
 /// Rests between tries of one chunk, at first and at most.
 const REST_MIN: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -161,8 +159,7 @@ fn is_over(view: &View<'_>, handle: ChunkHandle, row: &OpenStreamChunkRow) -> bo
     if producer.epoch != row.epoch || producer.closed || !producer.chunks.contains(&handle) {
         return true;
     }
-    let age = view.now.wall.as_millis().saturating_sub(producer.changed.as_millis());
-    let is_silent = u128::from(age) > SILENT.as_millis();
+    let is_silent = producer.is_silent(view.now.wall);
     is_silent || (!view.term.is_starting(view.now.time) && is_wanted_whole(view, handle, row))
 }
 

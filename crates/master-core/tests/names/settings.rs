@@ -47,6 +47,8 @@ fn a_cell_that_was_founded_without_limits_for_clones_has_those_of_a_new_one() {
     assert_eq!(old.completed(), CellConfig::small());
     let unsettled = CellConfig { settle_rate: 0, settle_after_ms: 0, ..CellConfig::small() };
     assert_eq!(unsettled.completed(), CellConfig::small(), "nor before streams were settled");
+    let cursors = CellConfig { cursors_kept_ms: 0, ..CellConfig::small() };
+    assert_eq!(cursors.completed(), CellConfig::small(), "nor while it was no setting");
     let chosen = CellConfig { clone_rate: 0, settle_rate: 0, ..CellConfig::small() };
     assert_eq!(chosen.clone().completed(), chosen, "no limit is a choice");
 }
