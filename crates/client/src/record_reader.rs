@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads under way at once.
+/// Reads under way at once, where all of them are wanted.
 const READ_AHEAD: usize = 4;
 
 /// A stream of records. Made by [`File::records`](crate::File::records) and
@@ -25,6 +25,9 @@ pub struct RecordReader {
     follow: bool,
     /// Records that begin here or behind are not delivered.
     until: u64,
+    /// Nothing is read from there on: records end there.
+    bound: u64,
+    read_ahead: usize,
     rest: Duration,
 }
 
@@ -42,6 +45,8 @@ impl RecordReader {
             ready: VecDeque::new(),
             follow,
             until: u64::MAX,
+            bound: u64::MAX,
+            read_ahead: READ_AHEAD,
             rest: REST_MIN,
         }
     }
@@ -49,6 +54,16 @@ impl RecordReader {
     /// Ends before the first record that does not begin before `end`.
     pub(crate) fn until(self, end: u64) -> Self {
         Self { until: end, ..self }
+    }
+
+    /// Reads nothing from `bound` on, where a record ends: what cannot be read there is no failure.
+    pub(crate) fn no_further_than(self, bound: u64) -> Self {
+        Self { bound, ..self }
+    }
+
+    /// Reads no more than it needs: for who wants a record or two.
+    pub(crate) fn one_read_ahead(self) -> Self {
+        Self { read_ahead: 1, ..self }
     }
 
     /// The next record that this reader has not had; nothing at the end of the file, unless it
@@ -81,7 +96,10 @@ impl RecordReader {
     /// Takes in the next read; true at the end of the file.
     async fn read_on(&mut self) -> Result<bool, Error> {
         self.send_reads();
-        let (read, answer) = self.under_way.pop_front().expect("a read was sent");
+        let Some((read, answer)) = self.under_way.pop_front() else {
+            // All up to its bound is read.
+            return Ok(true);
+        };
         let output = wait(answer).await.inspect_err(|_| self.under_way.clear())?;
         let (pieces, end) = self.file.take_read(output)?;
         let mut records = Vec::new();
@@ -107,12 +125,14 @@ impl RecordReader {
         if let Some((last, _)) = self.under_way.back() {
             next.offset = last.offset.saturating_add(last.size);
         }
-        let ahead = if next.fresh { 1 } else { READ_AHEAD };
-        while self.under_way.len() < ahead {
+        let ahead = if next.fresh { 1 } else { self.read_ahead };
+        while self.under_way.len() < ahead && next.offset < self.bound {
             let ReadSpec { offset, size, fresh } = next;
+            let size = size.min(self.bound - offset);
             let file = self.file.entry.id;
             let read = Operation::Read { file, offset, size, fresh };
-            self.under_way.push_back((next, self.file.link.begin(read)));
+            let sent = ReadSpec { size, ..next };
+            self.under_way.push_back((sent, self.file.link.begin(read)));
             next.offset = offset.saturating_add(size);
         }
     }

@@ -1,18 +1,23 @@
-//! `cairn has`: whether a producer's record is in a stream.
+//! `cairn has`: whether a producer's record is in a stream, where, of which epoch, and whether it
+//! can be read (R41, R47).
 
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
 use crate::output::Output;
 use crate::session::Session;
+use cairn_client::{ProducerStatus, RecordEpoch, RecordPlace, epoch_of};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Arguments of `has`.
 #[derive(Args, Debug)]
 pub(crate) struct HasArguments {
-    /// Say nothing: the exit code tells (3: it is not there)
+    /// Say nothing: the exit code tells (3: it is not there; others: it cannot be read)
     #[arg(short, long)]
     quiet: bool,
+    /// Ask the master alone whether it is committed: not where it is, and whether it can be read
+    #[arg(long)]
+    committed: bool,
     /// Which stream
     path: String,
     /// The producer's name
@@ -32,28 +37,89 @@ pub(crate) async fn run(
     let doing = || format!("looking for record {} of {} in {place}", has.number, has.producer);
     let stream = place.cell.open_stream(&place.path).await.doing(doing)?;
     let known = stream.producer(&has.producer).await.doing(doing)?;
-    let last = known.map(|known| known.number.get());
-    let is_there = last.is_some_and(|last| has.number <= last);
+    let epoch = known.as_ref().and_then(|known| epoch_of(known, has.number));
+    let Some((known, epoch)) = known.as_ref().zip(epoch) else {
+        return not_there(&has, known.as_ref(), output, place.path.as_str(), doing);
+    };
+    let found = match has.committed {
+        true => None,
+        false => stream.place_of(known, has.number).await.doing(doing)?,
+    };
     if output.json() && !has.quiet {
-        output.value(&json!({
-            "path": place.path.as_str(),
-            "producer": has.producer,
-            "number": has.number,
-            "has": is_there,
-            "last": last,
-        }))?;
+        let mut value = told(&has, Some(known), place.path.as_str());
+        let (RecordEpoch::In(of) | RecordEpoch::UpTo(of)) = epoch;
+        value["epoch"] = json!(of.short());
+        value["or_an_epoch_before"] = json!(matches!(epoch, RecordEpoch::UpTo(_)));
+        tell_place(&mut value, found.as_ref());
+        output.value(&value)?;
     }
-    if is_there {
-        return match output.json() || has.quiet {
-            true => Ok(()),
-            false => output.line("it is there"),
-        };
+    let epoch = match epoch {
+        RecordEpoch::In(epoch) => format!("of epoch {}", epoch.short()),
+        RecordEpoch::UpTo(epoch) => format!("of epoch {} or one before it", epoch.short()),
+    };
+    let line = match found {
+        Some(RecordPlace::Unreadable { offset, end, error }) => {
+            let cause = Cause::from(error);
+            if output.json() || has.quiet {
+                return Err(CliError::told(cause.exit));
+            }
+            let why = format!(
+                "it is committed, {epoch}, and cannot be read: it is in bytes {offset} to {end}, \
+                 and {}",
+                cause.why
+            );
+            let advice = "'cairn fsck' tells of what is lost, and what only waits for a server";
+            return Err(CliError::new(doing(), Cause::new(cause.exit, why, advice)));
+        }
+        Some(RecordPlace::At(offset)) => format!("it is there, at offset {offset}, {epoch}"),
+        Some(RecordPlace::Unknown) => {
+            format!("it is there, {epoch}; nothing in the stream tells where")
+        }
+        None => format!("it is committed, {epoch}"),
+    };
+    if output.json() || has.quiet { Ok(()) } else { output.line(&line) }
+}
+
+fn told(has: &HasArguments, known: Option<&ProducerStatus>, path: &str) -> Value {
+    let last = known.map(|known| known.number.get());
+    json!({
+        "path": path,
+        "producer": has.producer,
+        "number": has.number,
+        "has": last.is_some_and(|last| has.number <= last),
+        "last": last,
+    })
+}
+
+/// Nothing where nobody looked, or nobody can tell.
+fn tell_place(value: &mut Value, found: Option<&RecordPlace>) {
+    let (offset, readable) = match found {
+        Some(RecordPlace::At(offset)) => (Some(*offset), Some(true)),
+        Some(RecordPlace::Unreadable { offset, end, error }) => {
+            value["unreadable"] = json!({ "offset": offset, "end": end, "why": error.to_string() });
+            (None, Some(false))
+        }
+        Some(RecordPlace::Unknown) | None => (None, None),
+    };
+    value["offset"] = json!(offset);
+    value["readable"] = json!(readable);
+}
+
+fn not_there(
+    has: &HasArguments,
+    known: Option<&ProducerStatus>,
+    output: &Output,
+    path: &str,
+    doing: impl FnOnce() -> String,
+) -> Result<(), CliError> {
+    if output.json() && !has.quiet {
+        output.value(&told(has, known, path))?;
     }
     if output.json() || has.quiet {
         return Err(CliError::told(Exit::NotFound));
     }
-    let why = match last {
-        Some(last) => format!("it is not there; the producer's last one is {last}"),
+    let why = match known {
+        Some(known) => format!("it is not there; the producer's last one is {}", known.number),
         None => "it is not there: the stream has no producer of that name".to_owned(),
     };
     let advice = "'cairn producers' shows them all";
