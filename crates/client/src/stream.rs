@@ -9,10 +9,12 @@ use crate::record_reader::RecordReader;
 use cairn_protocol::{
     ForgetProducer, ListProducers, ProducerStatus, ReadExtents, ReadExtentsAnswer,
 };
-use cairn_types::{CellPath, EntryId, MutationName};
+use cairn_types::{CellPath, Content, EntryId, MutationName};
 
 /// Extents and producers asked for at once.
 const PAGE_SIZE: u32 = 1000;
+/// Of smaller parts none begins within an extent: to look for a record costs a read.
+const PART_SIZE_MIN: u64 = 64 << 10;
 
 /// A part of a stream that begins and ends where records do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +109,10 @@ impl Stream {
     }
 
     /// Up to `count` parts of about the same size, which are the whole of the stream as it is now:
-    /// for readers that divide it. None cuts a record. There are fewer where the stream is short.
+    /// for readers that divide it. None cuts a record: a part ends where an extent does or, where
+    /// extents are large, as in a settled stream, where a record does, which is looked for there.
+    /// There are fewer where the stream is short. In a stream of bytes, which has no records, parts
+    /// end with extents alone.
     ///
     /// # Errors
     /// `NotFound` where the file is gone; `Invalid` for no part at all.
@@ -125,7 +130,21 @@ impl Stream {
             let all = page.extents.iter().map(|extent| extent.offset.saturating_add(extent.size));
             ends.extend(all.filter(|end| *end <= length));
         }
+        if self.file.entry().content == Content::Records {
+            for wanted in cuts_within(&ends, length, count) {
+                ends.extend(self.record_start(wanted).await.filter(|start| *start < length));
+            }
+            ends.sort_unstable();
+            ends.dedup();
+        }
         Ok(splits_at(&ends, length, count))
+    }
+
+    /// Where the first record begins that begins at `offset` or behind; none where there is none,
+    /// or nothing can be read there: that part is not divided then.
+    async fn record_start(&self, offset: u64) -> Option<u64> {
+        let record = self.records(offset).one_read_ahead().next().await.ok()??;
+        Some(record.offset)
     }
 
     /// The extents from the one that has byte `offset` on, and where their chunks lie.
@@ -184,13 +203,32 @@ impl Stream {
     }
 }
 
-/// Parts of `0..length`, each up to the first of `ends` at which it has its share.
+/// Where parts would end that are all the same, as far as no extent ends near there, within an
+/// eighth of a part, and parts are large enough to be looked for.
+fn cuts_within(ends: &[u64], length: u64, count: u64) -> Vec<u64> {
+    let share = length.div_ceil(count);
+    if share < PART_SIZE_MIN {
+        return Vec::new();
+    }
+    let cuts = (1..count).map_while(|nth| nth.checked_mul(share).filter(|cut| *cut < length));
+    let has_near = |cut: u64| {
+        let from = ends.partition_point(|end| *end < cut.saturating_sub(share / 8));
+        ends.get(from).is_some_and(|end| *end <= cut.saturating_add(share / 8))
+    };
+    cuts.filter(|cut| !has_near(*cut)).collect()
+}
+
+/// Parts of `0..length`, each up to the first of `ends` at which it has its share, or nearly: an
+/// eighth may lack.
 fn splits_at(ends: &[u64], length: u64, count: u64) -> Vec<StreamSplit> {
     let (mut parts, mut offset) = (Vec::new(), 0);
     for end in ends.iter().copied() {
-        let (made, left) = (parts.len() as u64, length - offset);
-        let share = left.div_ceil(count.saturating_sub(made).max(1));
-        if end - offset >= share.max(1) {
+        let left = count.saturating_sub(parts.len() as u64);
+        if left <= 1 {
+            break;
+        }
+        let share = (length - offset).div_ceil(left);
+        if end - offset >= (share - share / 8).max(1) {
             parts.push(StreamSplit { offset, end });
             offset = end;
         }
@@ -203,7 +241,7 @@ fn splits_at(ends: &[u64], length: u64, count: u64) -> Vec<StreamSplit> {
 
 #[cfg(test)]
 mod tests {
-    use super::{StreamSplit, splits_at};
+    use super::{StreamSplit, cuts_within, splits_at};
 
     #[test]
     fn parts_are_about_the_same_and_all_of_it_and_end_where_extents_do() {
@@ -219,5 +257,27 @@ mod tests {
         }
         assert_eq!(splits_at(&[500], 500, 4), [StreamSplit { offset: 0, end: 500 }]);
         assert_eq!(splits_at(&[], 0, 4), []);
+    }
+
+    #[test]
+    fn records_are_looked_for_where_no_extent_ends_near_and_nowhere_else() {
+        const K: u64 = 1 << 10;
+        let cuts = |ends: &[u64], length: u64, count: u64| {
+            let ends: Vec<u64> = ends.iter().map(|end| end * K).collect();
+            let cuts = cuts_within(&ends, length * K, count).into_iter();
+            cuts.map(|cut| cut / K).collect::<Vec<u64>>()
+        };
+        assert_eq!(cuts(&[900], 900, 3), [300, 600], "one extent");
+        assert_eq!(cuts(&[290, 900], 900, 3), [600]);
+        assert_eq!(cuts(&[338, 562, 900], 900, 3), [300, 600], "more than an eighth away");
+        let small: Vec<u64> = (1..=90).map(|nth| nth * 10).collect();
+        for (ends, length, count) in
+            [(&small[..], 900, 3), (&[300][..], 300, 5), (&[900][..], 900, 1), (&[][..], 0, 5)]
+        {
+            assert_eq!(cuts(ends, length, count), [] as [u64; 0], "{length} by {count}");
+        }
+        let parts = splits_at(&[303, 601, 900], 900, 3);
+        let ends: Vec<u64> = parts.iter().map(|part| part.end).collect();
+        assert_eq!(ends, [303, 601, 900]);
     }
 }
