@@ -203,10 +203,14 @@ impl SharedProducer {
             state.gathered.bytes.truncate(at);
             // It may have been far larger than all that is gathered.
             state.gathered.bytes.shrink_to_fit();
-            let why = format!(
-                "a record of {} bytes: framed, it may have {most}; write it as several",
-                record.len(),
-            );
+            let why = match self.framed_as {
+                Some(_) => format!(
+                    "a record of {} bytes has {size} with its frame, and a bundle has at most \
+                     {most}",
+                    record.len(),
+                ),
+                None => format!("a record of {size} bytes: a bundle has at most {most}"),
+            };
             return Err(Failure::refused(ErrorCode::RecordTooLarge, why).into());
         }
         if at + size > most {
@@ -338,8 +342,8 @@ impl Producer {
     /// Appends one record; done when it is committed.
     ///
     /// # Errors
-    /// `RecordTooLarge`; `ProducerFenced` where another opening has taken over; otherwise as the
-    /// outcome says.
+    /// `RecordTooLarge` where it does not fit a bundle, framed; `ProducerFenced` where another
+    /// opening has taken over; otherwise as the outcome says.
     ///
     /// ```no_run
     /// # async fn example(cell: cairn_client::Cell) -> Result<(), cairn_client::Error> {

@@ -64,7 +64,7 @@ pub(crate) struct AppendArguments {
 
 /// How a stream is cut into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
+pub(super) enum Cut {
     At(u8),
     Every(u32),
 }
@@ -76,6 +76,8 @@ struct Cutter {
     whole: bool,
     /// Bytes that a piece may have.
     size_max: u64,
+    /// Of the file: what has more is told what may be there.
+    layout: Layout,
 }
 
 /// Runs it.
@@ -95,11 +97,8 @@ pub(crate) async fn run(
     let to = session.remote_path(&append.path).await?;
     let doing = || format!("appending to {to}");
     let size_max = to.cell.info().config.append_size_max();
-    if let Cut::Every(size) = cut
-        && u64::from(size) > size_max
-    {
-        return Err(CliError::new(doing(), too_large("--record-size", size_max)));
-    }
+    // What is refused makes no file.
+    check_size(cut, size_max, Layout::Chunks).map_err(|cause| CliError::new(doing(), cause))?;
     let producer = append.producer.as_deref();
     let layout = append.stream.want_stream().then_some(Layout::Stream);
     // What is refused makes no file; what is there is opened, whatever its layout is.
@@ -110,16 +109,19 @@ pub(crate) async fn run(
     let file = open_or_make(&append, &to, layout).await?;
     let is_stream = file.entry().layout == Layout::Stream;
     append.stream.check(is_stream, producer, &to)?;
+    let layout = file.entry().layout;
+    let size_max = if is_stream { append_stream::record_size_max(size_max) } else { size_max };
+    check_size(cut, size_max, layout).map_err(|cause| CliError::new(doing(), cause))?;
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let sources = append.sources;
     let records = file.entry().content == Content::Records;
-    let cutter = Cutter { cut, whole: !records, size_max };
+    let cutter = Cutter { cut, whole: !records, size_max, layout };
     let (room, runtime) = (Arc::new(Semaphore::new(WAITING_SIZE_MAX)), Handle::current());
     let reader = InputReader { cutter, sender, room, runtime };
     std::thread::spawn(move || reader.read_all(sources));
     let producer = producer.unwrap_or(PRODUCER_DEFAULT);
     if is_stream {
-        append_stream::run(&append.stream, (&to, producer), receiver, output).await?;
+        append_stream::run(&append.stream, (&to, producer), (cut, receiver), output).await?;
     } else if records {
         append_records(&file, &to, producer, receiver).await?;
     } else {
@@ -176,8 +178,8 @@ pub(super) type Pieces = mpsc::Receiver<Result<InputPiece, CliError>>;
 #[derive(Debug)]
 pub(super) struct InputPiece {
     pub(super) bytes: Vec<u8>,
-    /// All of it is there. Of the last line of the input nobody knows, where its terminator lacks:
-    /// who wrote it may have been killed.
+    /// All of it is there. Of the last piece of the input nobody knows, where its terminator or
+    /// some of its bytes lack: who wrote it may have been killed.
     pub(super) is_ended: bool,
     // What it takes of the room of those that wait (A4).
     _room: OwnedSemaphorePermit,
@@ -301,9 +303,23 @@ impl InputReader {
     }
 }
 
-fn too_large(what: &str, size_max: u64) -> Cause {
+/// Refuses a size of records that none may have.
+fn check_size(cut: Cut, size_max: u64, layout: Layout) -> Result<(), Cause> {
+    match cut {
+        Cut::Every(size) if u64::from(size) > size_max => {
+            Err(too_large("--record-size", size_max, layout))
+        }
+        Cut::Every(_) | Cut::At(_) => Ok(()),
+    }
+}
+
+fn too_large(what: &str, size_max: u64, layout: Layout) -> Cause {
     let why = format!("{what} has more than {size_max} bytes");
-    Cause::new(Exit::Usage, why, advice(ErrorCode::RecordTooLarge, Outcome::Refused))
+    let advice = match layout {
+        Layout::Stream => append_stream::TOO_LARGE_ADVICE,
+        Layout::Chunks => advice(ErrorCode::RecordTooLarge, Outcome::Refused),
+    };
+    Cause::new(Exit::Usage, why, advice)
 }
 
 impl Cutter {
@@ -320,13 +336,13 @@ impl Cutter {
         };
         let is_ended = match self.cut {
             Cut::At(byte) => piece.last() == Some(&byte),
-            Cut::Every(_) => true,
+            Cut::Every(size) => piece.len() as u64 == u64::from(size),
         };
         if is_ended && !self.whole && matches!(self.cut, Cut::At(_)) {
             piece.pop();
         }
         if piece.len() as u64 > self.size_max {
-            return Err(too_large("a line of it", self.size_max));
+            return Err(too_large("a line of it", self.size_max, self.layout));
         }
         Ok((size > 0).then_some((piece, is_ended)))
     }
@@ -335,13 +351,15 @@ impl Cutter {
 #[cfg(test)]
 mod tests {
     use super::{Cut, Cutter, InputReader, WAITING_SIZE_MAX};
+    use cairn_types::Layout;
     use std::io::Read;
     use std::sync::Arc;
     use tokio::sync::Semaphore;
 
     fn cut(text: &str, cut: Cut, whole: bool) -> Vec<String> {
         let mut reader = text.as_bytes();
-        let next = || Cutter { cut, whole, size_max: 8 }.next(&mut reader).expect("reads");
+        let cutter = Cutter { cut, whole, size_max: 8, layout: Layout::Chunks };
+        let next = || cutter.next(&mut reader).expect("reads");
         let text = |(piece, _)| String::from_utf8(piece).expect("text");
         std::iter::from_fn(next).map(text).collect()
     }
@@ -354,16 +372,18 @@ mod tests {
     }
 
     #[test]
-    fn of_a_last_line_without_an_end_more_may_come_and_of_nothing_else() {
+    fn of_a_last_piece_without_its_end_more_may_come_and_of_nothing_else() {
         let ends = |text: &str, cut, whole| {
             let mut reader = text.as_bytes();
-            let next = || Cutter { cut, whole, size_max: 8 }.next(&mut reader).expect("reads");
+            let cutter = Cutter { cut, whole, size_max: 8, layout: Layout::Chunks };
+            let next = || cutter.next(&mut reader).expect("reads");
             std::iter::from_fn(next).map(|(_, is_ended)| is_ended).collect::<Vec<_>>()
         };
         for whole in [false, true] {
             assert_eq!(ends("a\n\nb", Cut::At(b'\n'), whole), [true, true, false]);
             assert_eq!(ends("a\n", Cut::At(b'\n'), whole), [true]);
-            assert_eq!(ends("abcde", Cut::Every(2), whole), [true; 3]);
+            assert_eq!(ends("abcde", Cut::Every(2), whole), [true, true, false]);
+            assert_eq!(ends("abcd", Cut::Every(2), whole), [true; 2]);
         }
     }
 
@@ -377,9 +397,14 @@ mod tests {
         assert_eq!(cut("12345678\n", Cut::At(b'\n'), false), ["12345678"]);
         for whole in [false, true] {
             let mut endless = std::io::BufReader::new(std::io::repeat(b'x'));
-            let cutter = Cutter { cut: Cut::At(b'\n'), whole, size_max: 1 << 20 };
+            let (cut, layout) = (Cut::At(b'\n'), Layout::Chunks);
+            let cutter = Cutter { cut, whole, size_max: 1 << 20, layout };
             let cause = cutter.next(&mut endless).expect_err("no end");
             assert!(cause.why.contains("more than 1048576 bytes"), "{}", cause.why);
+            assert!(cause.advice.contains("at most a quarter of a chunk: cut"), "{}", cause.advice);
+            let of_stream = Cutter { layout: Layout::Stream, ..cutter };
+            let cause = of_stream.next(&mut endless).expect_err("no end");
+            assert!(cause.advice.contains("at most 8 MiB with its frame"), "{}", cause.advice);
         }
     }
 
@@ -388,7 +413,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let (sender, mut receiver) = tokio::sync::mpsc::channel(super::WAITING_MAX);
         let room = Arc::new(Semaphore::new(WAITING_SIZE_MAX));
-        let cutter = Cutter { cut: Cut::Every(1 << 20), whole: true, size_max: 1 << 20 };
+        let (size_max, layout) = (1 << 20, Layout::Chunks);
+        let cutter = Cutter { cut: Cut::Every(1 << 20), whole: true, size_max, layout };
         let (room_seen, runtime_of_thread) = (room.clone(), runtime.handle().clone());
         let reader = InputReader { cutter, sender, room, runtime: runtime_of_thread };
         let count = WAITING_SIZE_MAX / (1 << 20) + 6;

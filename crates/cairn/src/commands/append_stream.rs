@@ -3,21 +3,33 @@
 //! - AS1: with each line goes a cursor, `line N`: so many lines of this input are in the stream.
 //!   Both are committed in one step, so `--resume-lines` goes on behind the last committed line.
 //! - AS2: `--cursor TEXT` goes with the last line, and with no other: once it is there, all are.
-//! - AS3: where the input is resumed, a last line without its end is not appended: who wrote it may
-//!   have been killed, and what takes its place the next time would be passed over as that line.
+//! - AS3: where the input is resumed, a last line without its end, or a last piece that is shorter
+//!   than the others, is not appended: who wrote it may have been killed, and what takes its place
+//!   the next time would be passed over as that line.
 
 use crate::cli_error::{Cause, CliError, Doing, warn};
-use crate::commands::append::{InputPiece, Pieces};
+use crate::commands::append::{Cut, InputPiece, Pieces};
 use crate::exit_codes::Exit;
 use crate::output::Output;
 use crate::session::RemotePath;
 use bytes::Bytes;
-use cairn_client::{Producer, ProducerOptions};
+use cairn_client::{Error, Producer, ProducerOptions};
+use cairn_protocol::ErrorCode;
 use clap::Args;
 use serde_json::json;
 
 /// What the cursors of this command begin with.
 const LINE: &str = "line ";
+
+/// What to do with a record that a stream does not take.
+pub(super) const TOO_LARGE_ADVICE: &str = "cut it up: a record of a stream has at most 8 MiB with \
+                                           its frame, or a quarter of a chunk where that is less";
+
+/// How large a record of a stream may be, its frame included, of which a file takes so much.
+pub(super) fn record_size_max(of_file: u64) -> u64 {
+    let bundle_size = ProducerOptions::default().bundle_size;
+    u64::try_from(bundle_size).unwrap_or(u64::MAX).min(of_file)
+}
 
 /// Arguments that only a stream knows.
 #[derive(Args, Debug)]
@@ -25,8 +37,8 @@ pub(crate) struct StreamFlags {
     /// Of a stream: stored with the last line, and shown by 'cairn producers'
     #[arg(long, value_name = "TEXT", conflicts_with = "resume_lines")]
     cursor: Option<String>,
-    /// Of a stream: the input is the same as before, from its start; go on behind the last line
-    /// that is in the stream
+    /// Of a stream: the input is the same as before, from its start, and cut in the same way; go on
+    /// behind the last line, or piece of --record-size, that is in the stream
     #[arg(long)]
     resume_lines: bool,
     /// Of a stream: say how many lines were skipped and appended
@@ -70,7 +82,7 @@ impl StreamFlags {
 struct Lines {
     skipped: u64,
     appended: u64,
-    /// Bytes of a last line without its end (AS3).
+    /// Bytes of a last line or piece without its end (AS3).
     waiting: usize,
 }
 
@@ -81,7 +93,7 @@ struct Lines {
 pub(super) async fn run(
     flags: &StreamFlags,
     (to, name): (&RemotePath, &str),
-    mut pieces: Pieces,
+    (cut, mut pieces): (Cut, Pieces),
     output: &Output,
 ) -> Result<(), CliError> {
     let doing = || format!("appending to {to} as {name}");
@@ -100,11 +112,7 @@ pub(super) async fn run(
     producer.close().await.doing(doing)?;
     let Lines { skipped, appended, waiting } = lines;
     if waiting > 0 {
-        let bytes = if waiting == 1 { "byte" } else { "bytes" };
-        warn(&format!(
-            "the last line of the input has no end, and waits for it ({waiting} {bytes}): it is \
-             not appended"
-        ));
+        warn(&waits_for_its_end(cut, waiting));
     }
     if flags.cursor.is_some() && appended == 0 {
         warn("the input is empty: the cursor is not stored, for it goes with a line");
@@ -120,6 +128,28 @@ pub(super) async fn run(
     output.done(flags.verbose, &value, || {
         format!("{to}: {skipped} lines were there, {appended} are appended; the last is {number}")
     })
+}
+
+/// Tells of what is left out (AS3).
+fn waits_for_its_end(cut: Cut, waiting: usize) -> String {
+    let bytes = if waiting == 1 { "byte" } else { "bytes" };
+    match cut {
+        Cut::At(_) => format!(
+            "the last line of the input has no end, and waits for it ({waiting} {bytes}): it is \
+             not appended"
+        ),
+        Cut::Every(size) => format!(
+            "the last record of the input has {waiting} {bytes}, and waits until it has {size}: it \
+             is not appended"
+        ),
+    }
+}
+
+/// A failure of an append, with what to do.
+fn cause_of(error: Error) -> Cause {
+    let is_too_large = error.code() == ErrorCode::RecordTooLarge;
+    let cause = Cause::from(error);
+    if is_too_large { Cause { advice: TOO_LARGE_ADVICE.to_owned(), ..cause } } else { cause }
 }
 
 async fn append_all(
@@ -146,12 +176,12 @@ async fn append_all(
             producer.enqueue_with_cursor(&piece, Bytes::from(format!("{LINE}{line}"))).await
         };
         // It tells its end to the flush behind all of them.
-        drop(taken.doing(doing)?);
+        drop(taken.map_err(cause_of).doing(doing)?);
         lines.appended += 1;
     }
     if let (Some(piece), Some(cursor)) = (held, &flags.cursor) {
         let taken = producer.enqueue_with_cursor(&piece, Bytes::from(cursor.clone())).await;
-        drop(taken.doing(doing)?);
+        drop(taken.map_err(cause_of).doing(doing)?);
         lines.appended += 1;
     }
     Ok(())
