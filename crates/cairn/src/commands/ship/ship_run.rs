@@ -32,6 +32,15 @@ pub(super) struct ShipCount {
     pub(super) unfinished: BTreeMap<String, usize>,
 }
 
+/// What a look at a new file has shown.
+enum SourceLook {
+    /// It goes on there.
+    At(u64),
+    NotOurs,
+    /// The stream has lines of that one under its inode's number, and it is there, too.
+    OwnedBy(FileKey),
+}
+
 pub(super) struct ShipRun {
     directory: LogDirectory,
     table: SourceTable,
@@ -130,20 +139,27 @@ impl ShipRun {
             ));
         }
         for news in self.table.listed(all) {
-            match news {
-                SourceNews::Renamed { from, to } => {
-                    self.tell(|| format!("{from} is {to} now, and is read to its end"));
-                }
-                SourceNews::Lost { name, unread } => warn(&format!(
-                    "{name} is gone, and its last {unread} bytes were not read: they are lost"
-                )),
-                SourceNews::InodeTwice { name, other } => warn(&format!(
-                    "{name} is on another device than {other}, and has the same inode: it is not \
-                     shipped; ship one of them from another directory"
-                )),
-            }
+            self.tell_news(news);
         }
         Ok(())
+    }
+
+    fn tell_news(&self, news: SourceNews) {
+        match news {
+            SourceNews::Renamed { from, to } => {
+                self.tell(|| format!("{from} is {to} now, and is read to its end"));
+            }
+            SourceNews::Lost { name, unread } => warn(&format!(
+                "{name} is gone, and its last {unread} bytes were not read: they are lost"
+            )),
+            SourceNews::InodeTwice { name, other } => warn(&format!(
+                "{name} is on another device than {other}, and has the same inode: it is not \
+                 shipped while {other} is there; ship one of them from another directory"
+            )),
+            SourceNews::InodeFree { name } => {
+                say(&format!("{name} is shipped now: no other file with its inode is any more"))
+            }
+        }
     }
 
     fn tell(&self, text: impl FnOnce() -> String) {
@@ -157,7 +173,12 @@ impl ShipRun {
         let now_ms = self.now_ms();
         while let Some((seen, is_wanted)) = self.table.to_look_at(now_ms) {
             match self.look_at(&seen, is_wanted).await {
-                Ok(offset) => self.table.looked(seen.key, offset),
+                Ok(SourceLook::At(offset)) => self.table.looked(seen.key, Some(offset)),
+                Ok(SourceLook::NotOurs) => self.table.looked(seen.key, None),
+                Ok(SourceLook::OwnedBy(owner)) => {
+                    let news = self.table.yield_to(seen.key, owner);
+                    self.tell_news(news.expect("it is there, and barred"));
+                }
                 Err(error) => {
                     self.take_failure(seen.key, error)?;
                     self.table.look_later(seen.key, now_ms.saturating_add(AGAIN_AFTER_MS));
@@ -170,30 +191,36 @@ impl ShipRun {
         Ok(())
     }
 
-    /// Where a file goes on; none where it is none of ours, or its name is another's now.
-    async fn look_at(&self, seen: &FileSeen, is_wanted: bool) -> Result<Option<u64>, CliError> {
+    /// Where a file goes on.
+    async fn look_at(&self, seen: &FileSeen, is_wanted: bool) -> Result<SourceLook, CliError> {
         let name = &seen.name;
         let so_far = self.target.so_far(seen.key).await?;
         // What was begun is read to its end, under whatever name.
         if !is_wanted && so_far.number == 0 {
-            return Ok(None);
+            return Ok(SourceLook::NotOurs);
+        }
+        if let Some(owner) = so_far.owner()
+            && self.table.is_barred(owner)
+        {
+            return Ok(SourceLook::OwnedBy(owner));
         }
         let reading = || format!("reading {name}");
         let Some(file) = self.directory.open(seen.key).doing(reading)? else {
-            return Ok(is_wanted.then_some(0));
+            // Its name is another's now.
+            return Ok(if is_wanted { SourceLook::At(0) } else { SourceLook::NotOurs });
         };
         let seen = look(&file, name).doing(reading)?;
         let head = read_head(&file, seen.size).doing(reading)?;
         match so_far.start(&seen, &head) {
-            Ok(SourceStart::Behind(offset)) => Ok(Some(offset)),
-            _ if !is_wanted => Ok(None),
-            Ok(SourceStart::New | SourceStart::InodeUsedAgain) => Ok(Some(0)),
+            Ok(SourceStart::Behind(offset)) => Ok(SourceLook::At(offset)),
+            _ if !is_wanted => Ok(SourceLook::NotOurs),
+            Ok(SourceStart::New | SourceStart::InodeUsedAgain) => Ok(SourceLook::At(0)),
             // Where there is something to read, the opening tells.
             Ok(SourceStart::Truncated { shipped }) => {
                 if seen.size == 0 {
                     tell_truncated(name, shipped, seen.size);
                 }
-                Ok(Some(0))
+                Ok(SourceLook::At(0))
             }
             Err(why) => Err(unknown_start(&why, name, &self.target, seen.key)),
         }

@@ -188,6 +188,12 @@ impl ShippedSoFar {
         }
     }
 
+    /// Which file it was as the last line was shipped.
+    pub(super) fn owner(&self) -> Option<FileKey> {
+        let (_, text) = self.cursor.as_ref()?;
+        SourceCursor::parse(text).map(|cursor| cursor.key)
+    }
+
     /// Whether all of it was there before that file was made.
     fn is_of_before(&self, seen: &FileSeen) -> bool {
         let born_ms = seen.born.map(|born| born / 1_000_000);

@@ -4,6 +4,7 @@
 //!   Unlooked ── how far is it shipped? ──► Closed { offset } ◄───── room for others ─┐
 //!      ▲  └─► Ignored                         └─── a place is free, and ──► Open { offset }
 //!      └────── shrank, or made anew ──────────┘    there is more to read      └─► forgotten
+//!      └─► Barred: another device's file has that inode, until it is gone
 //! ```
 //! - ST1: a file is the same under whatever name: a renamed one is read to its end, also where its
 //!   new name is none of those that are asked for.
@@ -11,6 +12,8 @@
 //!   is told of. What is not open and vanishes with unread bytes is told of too.
 //! - ST3: an open file that vanished is finished once nothing came for a while.
 //! - ST4: once means: as far as each file went when it was first seen, and no file of later.
+//! - ST5: of files that have one inode's number, on several devices, one is shipped for as long as
+//!   it is there: the producer is known by the inode, and says how far one file is.
 //!
 //! Knows names, numbers and the time it is handed. Never sees a disk or a cell.
 
@@ -42,10 +45,14 @@ pub(super) enum SourceNews {
         name: String,
         unread: u64,
     },
-    /// Two files have one inode's number, on two devices: a producer is known by it.
+    /// Two files have one inode's number, on two devices: a producer is known by it (ST5).
     InodeTwice {
         name: String,
         other: String,
+    },
+    /// The other one is gone.
+    InodeFree {
+        name: String,
     },
 }
 
@@ -64,6 +71,8 @@ enum SourceState {
         not_before_ms: u64,
     },
     Ignored,
+    /// Another file has its inode's number, on another device (ST5).
+    Barred,
     /// What lies between is the beginning of a line.
     Closed {
         offset: u64,
@@ -94,7 +103,7 @@ impl SourceEntry {
     fn unread(&self) -> u64 {
         match self.state {
             SourceState::Unlooked { .. } if self.is_wanted => self.end(),
-            SourceState::Unlooked { .. } | SourceState::Ignored => 0,
+            SourceState::Unlooked { .. } | SourceState::Ignored | SourceState::Barred => 0,
             SourceState::Closed { read, .. } => self.end().saturating_sub(read),
             SourceState::Open { offset, .. } => self.end().saturating_sub(offset),
         }
@@ -118,6 +127,17 @@ impl SourceEntry {
 
     fn is_open(&self) -> bool {
         matches!(self.state, SourceState::Open { .. })
+    }
+
+    /// How much it has to do with its inode's producer: the least has it (ST5); none: nothing.
+    fn claim(&self) -> Option<u8> {
+        match self.state {
+            // A wanted one that is ignored has failed, and may have begun to be shipped.
+            SourceState::Ignored => self.is_wanted.then_some(0),
+            SourceState::Closed { .. } | SourceState::Open { .. } => Some(0),
+            SourceState::Unlooked { .. } => Some(if self.is_wanted { 1 } else { 2 }),
+            SourceState::Barred => Some(if self.is_wanted { 3 } else { 4 }),
+        }
     }
 }
 
@@ -151,8 +171,56 @@ impl SourceTable {
             }
             !goes
         });
+        self.share_inodes(&mut news);
         self.was_listed = true;
         news
+    }
+
+    /// Which of the files with one inode's number is shipped (ST5).
+    fn share_inodes(&mut self, news: &mut Vec<SourceNews>) {
+        let mut claims: BTreeMap<u64, Vec<(u8, FileKey)>> = BTreeMap::new();
+        for (key, source) in &self.sources {
+            if let Some(claim) = source.claim() {
+                claims.entry(key.inode).or_default().push((claim, *key));
+            }
+        }
+        for mut group in claims.into_values() {
+            group.sort_unstable();
+            let (_, holder) = group.remove(0);
+            let Some(has_it) = self.sources.get_mut(&holder) else { continue };
+            let other = has_it.seen.name.clone();
+            if has_it.state == SourceState::Barred {
+                has_it.state = SourceState::Unlooked { not_before_ms: 0 };
+                if has_it.is_wanted {
+                    news.push(SourceNews::InodeFree { name: other.clone() });
+                }
+            }
+            for (_, key) in group {
+                let Some(source) = self.sources.get_mut(&key) else { continue };
+                if source.state != SourceState::Barred {
+                    source.state = SourceState::Barred;
+                    if source.is_wanted {
+                        let (name, other) = (source.seen.name.clone(), other.clone());
+                        news.push(SourceNews::InodeTwice { name, other });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a file is not shipped because another has its inode's number (ST5).
+    pub(super) fn is_barred(&self, key: FileKey) -> bool {
+        self.sources.get(&key).is_some_and(|source| source.state == SourceState::Barred)
+    }
+
+    /// The stream says that it is the file `owner` that is shipped under this one's inode: where
+    /// that is there, it is (ST5). What is to be told then; none: it is not there.
+    pub(super) fn yield_to(&mut self, key: FileKey, owner: FileKey) -> Option<SourceNews> {
+        let owner = self.sources.get_mut(&owner).filter(|it| it.state == SourceState::Barred)?;
+        owner.state = SourceState::Unlooked { not_before_ms: 0 };
+        let other = owner.seen.name.clone();
+        self.set_state(key, SourceState::Barred);
+        Some(SourceNews::InodeTwice { name: self.name(key), other })
     }
 
     fn take_in(&mut self, file: ListedFile, news: &mut Vec<SourceNews>) {
@@ -160,7 +228,7 @@ impl SourceTable {
         let key = seen.key;
         let Some(source) = self.sources.get_mut(&key) else {
             if !(self.is_once && self.was_listed) {
-                self.add(seen, is_wanted, news);
+                self.add(seen, is_wanted);
             }
             return;
         };
@@ -170,6 +238,10 @@ impl SourceTable {
             return;
         }
         source.is_gone = false;
+        if source.state == SourceState::Barred {
+            (source.seen, source.is_wanted) = (seen, is_wanted);
+            return;
+        }
         if !source.is_open() && seen.born != source.seen.born {
             source.tell_lost(news);
             (source.seen, source.is_wanted) = (seen, is_wanted);
@@ -192,18 +264,9 @@ impl SourceTable {
         source.seen = seen;
     }
 
-    fn add(&mut self, seen: FileSeen, is_wanted: bool, news: &mut Vec<SourceNews>) {
-        let mut state = SourceState::Unlooked { not_before_ms: 0 };
-        let same_inode = |other: &&SourceEntry| other.seen.key.inode == seen.key.inode;
-        if let Some(other) = self.sources.values().find(same_inode) {
-            state = SourceState::Ignored;
-            if is_wanted {
-                let (name, other) = (seen.name.clone(), other.seen.name.clone());
-                news.push(SourceNews::InodeTwice { name, other });
-            }
-        }
+    fn add(&mut self, seen: FileSeen, is_wanted: bool) {
         let limit = if self.is_once { seen.size } else { u64::MAX };
-        let key = seen.key;
+        let (key, state) = (seen.key, SourceState::Unlooked { not_before_ms: 0 });
         let source = SourceEntry { seen, is_wanted, is_gone: false, limit, state };
         self.sources.insert(key, source);
     }
@@ -357,7 +420,7 @@ impl SourceTable {
         let is_left = |source: &SourceEntry| match source.state {
             SourceState::Unlooked { .. } | SourceState::Open { .. } => true,
             SourceState::Closed { .. } => source.unread() > 0,
-            SourceState::Ignored => false,
+            SourceState::Ignored | SourceState::Barred => false,
         };
         !self.sources.values().any(is_left)
     }
@@ -530,5 +593,55 @@ mod tests {
         let (name, a) = ("c".to_owned(), "a.old".to_owned());
         assert_eq!(news, [SourceNews::InodeTwice { name, other: a }]);
         assert_eq!(open_all(&mut table, 0).open, []);
+    }
+
+    #[test]
+    fn of_two_files_with_one_inode_one_is_shipped_and_the_other_once_that_is_gone() {
+        let other = FileKey { device: 0, inode: A.inode };
+        let twice = |name: &str, other: &str| {
+            let (name, other) = (name.to_owned(), other.to_owned());
+            [SourceNews::InodeTwice { name, other }]
+        };
+        let mut table = SourceTable::new(9, false);
+        table.listed(vec![file("a", A, 10)]);
+        assert_eq!(open_all(&mut table, 0).open, [A]);
+        let both = || vec![file("a", A, 10), file("b", other, 20)];
+        assert_eq!(table.listed(both()), twice("b", "a"));
+        // Told once, also where it grows or is made anew.
+        assert_eq!(table.listed(both()), []);
+        let mut anew = both();
+        anew[1].seen.born = Some(99);
+        assert_eq!(table.listed(anew.clone()), []);
+        assert_eq!((open_all(&mut table, 1).open, table.is_barred(other)), (vec![], true));
+        // It is gone, and is read to its end before the other has its turn.
+        let left = vec![anew[1].clone()];
+        assert_eq!(table.listed(left.clone()), []);
+        read(&mut table, A, 10, 2);
+        assert_eq!(table.finished(9_000), [(A, true)]);
+        table.forget(A, true);
+        let name = "b".to_owned();
+        assert_eq!(table.listed(left), [SourceNews::InodeFree { name }]);
+        assert_eq!(open_all(&mut table, 9_000).open, [other]);
+        // It comes back, and waits for its part.
+        assert_eq!(table.listed(both()), twice("a", "b"));
+        assert_eq!(open_all(&mut table, 9_001).open, []);
+    }
+
+    #[test]
+    fn of_two_files_with_one_inode_that_one_is_shipped_of_which_the_stream_has_lines() {
+        let other = FileKey { device: 0, inode: A.inode };
+        let mut table = SourceTable::new(9, true);
+        let news = table.listed(vec![file("a", A, 10), file("b", other, 20)]);
+        let (name, b) = ("a".to_owned(), "b".to_owned());
+        assert_eq!(news, [SourceNews::InodeTwice { name: name.clone(), other: b.clone() }]);
+        assert_eq!(table.to_look_at(0).map(|(seen, _)| seen.key), Some(other));
+        let told = table.yield_to(other, A);
+        assert_eq!(told, Some(SourceNews::InodeTwice { name: b, other: name }));
+        assert_eq!(open_all(&mut table, 0).open, [A]);
+        assert_eq!(table.yield_to(A, C), None, "nobody is there to yield to");
+        // One that is none of ours keeps nobody away.
+        let mut table = SourceTable::new(9, false);
+        table.listed(vec![file("a", A, 10), file("b.old", other, 20)]);
+        assert_eq!((open_all(&mut table, 0).open, table.is_barred(other)), (vec![A], true));
     }
 }
