@@ -8,8 +8,8 @@ use cairn_protocol::ErrorCode;
 use cairn_testkit::MastersPlan;
 use cell::library::{client, path, runtime};
 use cell::row::{Row, judge};
-use cell::{Cell, Finished, KilledOnDrop, await_output, await_until, feed, guide, run};
-use std::collections::BTreeMap;
+use cell::{Cell, Finished, KilledOnDrop, SETTINGS, await_output, await_until, feed, guide, run};
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -89,7 +89,7 @@ fn every_command_of_the_guides_page_does_what_it_says() {
     assert!(shipped.ends_with(" shipped\n520\n"), "{shipped}");
     assert_eq!(cell.ok(["cat", "/logs/app"]).lines().count(), 520);
     assert!(third.contains("\"text\":\"offset 4711\""), "{third}");
-    assert!(third.ends_with("it is there\n"), "{third}");
+    assert!(third.contains("it is there, at offset "), "{third}");
     assert!(
         fourth.contains("layout           stream") && fourth.contains("producers  2"),
         "{fourth}"
@@ -494,6 +494,73 @@ fn a_last_line_without_its_end_waits_for_it_where_the_input_is_resumed() {
 }
 
 #[test]
+fn a_last_record_of_a_size_that_is_shorter_waits_where_the_input_is_resumed() {
+    let cell = cell_with_stream(3);
+    let resume = |stdin: &[u8]| {
+        let arguments = ["append", "--producer", "p", "--resume-lines", "--record-size", "4", "/s"];
+        run(cell.command(arguments), stdin)
+    };
+    let torn = resume(b"aaaabbbbcc");
+    let said = "the last record of the input has 2 bytes, and waits until it has 4";
+    assert!(torn.status.success() && torn.stderr.contains(said), "{torn:?}");
+    assert_eq!(committed(&cell, "p"), 2);
+    let whole = resume(b"aaaabbbbccccdddd");
+    assert!(whole.status.success() && whole.stderr.is_empty(), "{whole:?}");
+    assert_eq!(cell.ok(["cat", "/s"]), "aaaa\nbbbb\ncccc\ndddd\n");
+    // Without it all of an input is appended.
+    let all = ["append", "--producer", "q", "--record-size", "4", "/s"];
+    cell.ok_with(all, b"eeeeff");
+    assert!(cell.ok(["cat", "/s"]).ends_with("dddd\neeee\nff\n"));
+}
+
+#[test]
+fn a_record_that_a_stream_does_not_take_is_refused_with_what_it_takes() {
+    const MIB: usize = 1 << 20;
+    let settings = SETTINGS.replace("chunk_size = 1048576", "chunk_size = 67108864");
+    let cell =
+        Cell::start_with(3, &settings.replace("block_size = 4096", "block_size = 65536"), None);
+    cell.ok(["create", "--layout", "stream", "/s"]);
+    let append = |options: &[&str], size: usize| {
+        let arguments = [&["append", "--producer", "p"], options, &["/s"]].concat();
+        run(cell.command(arguments), "x".repeat(size).as_bytes())
+    };
+    let limit = "at most 8 MiB with its frame";
+    for (what, done, why) in [
+        ("its frame lacks room", append(&[], 8 * MIB - 10), "and a bundle has at most 8388608"),
+        ("a line", append(&[], 9 * MIB), "a line of it has more than 8388608 bytes"),
+        ("a long line", append(&[], 20 * MIB), "a line of it has more than 8388608 bytes"),
+        (
+            "a size",
+            append(&["--record-size", "9000000"], 10),
+            "--record-size has more than 8388608 bytes",
+        ),
+    ] {
+        judge(&Row { what, done, code: 2, says: &[why, limit] });
+    }
+    let large = append(&[], 8 * MIB - 100);
+    assert!(large.status.success(), "{large:?}");
+    assert_eq!(committed(&cell, "p"), 1);
+}
+
+#[test]
+fn how_long_cursors_are_kept_is_a_setting() {
+    let cell = cell_with_stream(3);
+    cell.ok(["settings", "cursors_kept_ms=1000"]);
+    let resume = |stdin: &[u8]| {
+        run(cell.command(["append", "--producer", "p", "--resume-lines", "/s"]), stdin)
+    };
+    assert!(resume(b"1\n").status.success());
+    let age = || cell.json(&["producers", "/s"])["age_ms"].as_u64();
+    await_until("its cursor is old", || age() > Some(1_100));
+    judge(&Row {
+        what: "a cursor that has gone",
+        done: resume(b"1\n2\n"),
+        code: 2,
+        says: &["its cursor is too old, and has gone"],
+    });
+}
+
+#[test]
 fn an_input_that_cannot_be_read_ends_no_producer_and_makes_no_file() {
     let cell = cell_with_stream(3);
     cell.ok_with(["append", "--producer", "p", "/s"], b"1\n");
@@ -635,6 +702,103 @@ fn many_appends_of_a_program_go_together_and_readers_divide_the_stream() {
         next
     });
     assert_eq!(all, vec![RECORDS as usize; PRODUCERS as usize]);
+}
+
+/// On which server each extent of `/s` lies.
+fn servers_of_extents(cell: &Cell) -> Vec<String> {
+    runtime().block_on(async {
+        let client = client(cell.address()).await;
+        let stream = client.open_stream(&path("/s")).await.expect("opens");
+        let told = stream.extents(0).await.expect("tells");
+        let servers = told.extents.iter().map(|extent| {
+            let chunk = told.chunks.iter().find(|chunk| chunk.handle == extent.handle);
+            let replica = chunk.and_then(|chunk| chunk.replicas.first());
+            replica.expect("it is there").address.as_str().to_owned()
+        });
+        servers.collect()
+    })
+}
+
+#[test]
+fn has_tells_where_a_record_is_of_which_epoch_and_whether_it_can_be_read() {
+    let mut cell = Cell::start(2);
+    cell.ok(["create", "--layout", "stream", "--replication", "1", "/s"]);
+    let mut producers = Vec::new();
+    // Until both servers have something of it.
+    while producers.len() < 2 || servers_of_extents(&cell).iter().collect::<BTreeSet<_>>().len() < 2
+    {
+        let name = format!("p{}", producers.len());
+        cell.ok_with(["append", "--producer", &name, "/s"], b"one\ntwo\n");
+        producers.push(name);
+        assert!(producers.len() < 60, "chunks are made on both servers");
+    }
+    let servers = servers_of_extents(&cell);
+    assert_eq!(servers.len(), producers.len(), "each has written one run");
+    let has = |cell: &Cell, arguments: &[&str]| {
+        let done = cell.run([&["--json", "has", "--deadline", "2"], arguments].concat());
+        let value = done.text().lines().next().map(serde_json::from_str::<serde_json::Value>);
+        (done.code(), value.expect("a value").expect("JSON"))
+    };
+    let (lost, kept) = (producers.last().expect("some"), &producers[0]);
+    let at = servers.iter().position(|server| server != servers.last().expect("some"));
+    assert_eq!(at, Some(0), "the last one is the first on the other server");
+    let (code, told) = has(&cell, &["/s", kept, "1"]);
+    assert!(code == 0 && told["has"] == true && told["readable"] == true, "{told}");
+    assert!(told["offset"] == 0 && told["or_an_epoch_before"] == false, "{told}");
+    let (_, second) = has(&cell, &["/s", lost, "2"]);
+    let place = second["offset"].as_u64().expect("it was found");
+    let said = cell.ok(["has", "/s", lost, "2"]);
+    assert!(said.starts_with(&format!("it is there, at offset {place}, of epoch ")), "{said}");
+    // Of another epoch.
+    cell.ok_with(["append", "--producer", kept, "/s"], b"three\n");
+    let epoch = |number: &str| has(&cell, &["/s", kept, number]).1["epoch"].clone();
+    assert_eq!((epoch("1"), epoch("2")), (told["epoch"].clone(), told["epoch"].clone()));
+    assert_ne!(epoch("3"), told["epoch"]);
+    let (code, none) = has(&cell, &["/s", kept, "4"]);
+    assert!(code == 3 && none["has"] == false && none["last"] == 3, "{none}");
+
+    let server = cell.chunkserver_at(servers.last().expect("some")).expect("one of ours");
+    cell.chunkservers[server].kill();
+    let (code, told) = has(&cell, &["/s", lost, "2"]);
+    assert!(told["has"] == true && told["readable"] == false, "{told}");
+    let range = ["offset", "end"].map(|side| told["unreadable"][side].as_u64().expect("told"));
+    assert!((range[0]..range[1]).contains(&place) && [6, 7].contains(&code), "{code}: {told}");
+    let done = cell.run(["has", "--deadline", "2", "/s", lost, "2"]);
+    let says = "it is committed, of epoch ";
+    assert!(done.stderr.contains(says) && done.stderr.contains("cannot be read"), "{done:?}");
+    cell.ok(["has", "--committed", "/s", lost, "2"]);
+    // What lies beside it is not taken for lost.
+    let (code, told) = has(&cell, &["/s", kept, "2"]);
+    assert!(code == 0 && told["readable"] == true, "{told}");
+    cell.chunkservers[server].restart().expect("starts again");
+    await_until("it can be read again", || has(&cell, &["/s", lost, "2"]).0 == 0);
+}
+
+#[test]
+fn a_stream_of_one_extent_is_divided_where_records_begin() {
+    let cell = cell_with_stream(3);
+    let lines = lines_of("p", 1000);
+    cell.ok_with(["append", "--producer", "p", "/s"], text_of(&lines).as_bytes());
+    runtime().block_on(async {
+        let client = client(cell.address()).await;
+        let stream = client.open_stream(&path("/s")).await.expect("opens");
+        let extents = stream.extents(0).await.expect("tells").extents;
+        assert_eq!(extents.len(), 1, "what one producer writes into a chunk is one run");
+        let splits = stream.splits(4).await.expect("divides");
+        assert_eq!(splits.len(), 4, "{splits:?}");
+        let quarter = stream.length().await.expect("tells") / 4;
+        let mut read = Vec::new();
+        for split in &splits {
+            let size = split.end - split.offset;
+            assert!((quarter / 8 * 7..quarter / 8 * 10).contains(&size), "{splits:?}");
+            let mut records = stream.records_of(*split);
+            while let Some(record) = records.next().await.expect("reads") {
+                assert!((split.offset..split.end).contains(&record.offset));
+                read.push(String::from_utf8(record.payload.to_vec()).expect("text"));
+            }
+        }
+        assert_eq!(read, lines, "each once, in order");
+    });
 }
 
 #[test]
