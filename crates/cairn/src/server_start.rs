@@ -14,10 +14,10 @@ use crate::log_form::LogSettings;
 use cairn_chunkserver::{
     Chunkserver, ChunkserverConfig, ChunkserverOpenError, ScrubSettings, TRASH_LANE,
 };
-use cairn_env::{Disk, DiskError, LogEvent};
+use cairn_env::{Disk, DiskError, IoFailure, LogEvent};
 use cairn_env_os::{
     BindError, DescriptorBudget, DescriptorShare, HaltReason, LaunchError, LaunchLimits,
-    LaunchOptions, LogSink, OsDisk, ProcessMeter, Running, TooFewDescriptors,
+    LaunchOptions, LogSink, OsDisk, ProcessMeter, Running, TooFewDescriptors, UnopenedDisk,
 };
 use cairn_master::{
     CHECKPOINT_LANE, JOINED, Master, MasterConfig, MasterOpenError, RecoveryError, STOPPED,
@@ -281,9 +281,7 @@ pub(crate) fn start_chunkserver(
     let log = start.log.sink();
     let (descriptors, limits, meter) =
         bounds(start.limits, start.data.len(), start.servers, &log).doing(doing)?;
-    let open = |data: &PathBuf| open_disk(data, descriptors);
-    let disks: Result<Vec<_>, Cause> = start.data.iter().map(open).collect();
-    let disks = disks.doing(doing)?;
+    let disks = open_disks(&start.data, descriptors).doing(doing)?;
     let seed = fresh_seed().doing(doing)?;
     let listener = cairn_env_os::bind(&start.listen).doing(doing)?;
     let address = listener.local_addr().doing(doing)?;
@@ -310,6 +308,7 @@ pub(crate) fn start_chunkserver(
         driver.tell_debug();
     }
     service.measure(meter.clone());
+    let works = service.directories().iter().position(|it| it.failure.is_none());
     let part = PartSeen::Chunkserver(driver.gauges(), Arc::clone(&service));
     let seen = ServerSeen { address: address.clone(), meter: meter.clone(), part };
     let options = LaunchOptions {
@@ -319,8 +318,8 @@ pub(crate) fn start_chunkserver(
         limits,
         meter,
         log,
-        // A server has one, beside the chunks of its first disk.
-        rpc_log: start.data.first().and_then(|data| start.log.rpc_log.within(data)),
+        // A server has one, beside the chunks of its first disk that works.
+        rpc_log: works.and_then(|at| start.log.rpc_log.within(&start.data[at])),
         ..LaunchOptions::new("chunkserver")
     };
     let running = cairn_env_os::launch(driver, service, options).doing(doing)?;
@@ -388,9 +387,33 @@ fn open_disk(data: &Path, descriptors: DescriptorShare) -> Result<Arc<dyn Disk>,
     check_ours(data)?;
     match OsDisk::open_within(data, descriptors.files_per_directory) {
         Ok(disk) => Ok(Arc::new(disk)),
-        Err(failure) => {
-            let advice = "name a directory that this process may write to";
-            Err(Cause::new(Exit::Local, format!("{}: {failure}", data.display()), advice))
+        Err(failure) => Err(not_opened(data, &failure)),
+    }
+}
+
+fn not_opened(data: &Path, failure: &IoFailure) -> Cause {
+    let advice = "name a directory that this process may write to";
+    Cause::new(Exit::Local, format!("{}: {failure}", data.display()), advice)
+}
+
+/// The disks of a chunkserver, as long as one of them can be opened: whether it starts without the
+/// others is decided when it is known what that one holds.
+fn open_disks(all: &[PathBuf], descriptors: DescriptorShare) -> Result<Vec<Arc<dyn Disk>>, Cause> {
+    let (mut disks, mut unopened) = (Vec::<Arc<dyn Disk>>::new(), Vec::new());
+    for data in all {
+        check_ours(data)?;
+        match OsDisk::open_within(data, descriptors.files_per_directory) {
+            Ok(disk) => disks.push(Arc::new(disk)),
+            Err(failure) => {
+                unopened.push(not_opened(data, &failure));
+                let count = descriptors.files_per_directory;
+                disks.push(Arc::new(UnopenedDisk::new(data, count, failure)));
+            }
         }
+    }
+    let is_any_opened = unopened.len() < disks.len();
+    match unopened.into_iter().next() {
+        Some(cause) if !is_any_opened => Err(cause),
+        Some(_) | None => Ok(disks),
     }
 }

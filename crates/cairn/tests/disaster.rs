@@ -68,6 +68,18 @@ fn a_cell_whose_only_master_is_gone_goes_on_from_a_backup() {
     await_until("the chunk that is not known is told of", || {
         cell.ok(["lost"]).contains("1 lost chunk")
     });
+    let listed: serde_json::Value =
+        serde_json::from_str(cell.ok(["lost", "--json"]).trim()).expect("one value");
+    let handle = listed["handle"].as_str().expect("a handle");
+    let mistyped = cell.run(["lost", "--let-go", handle, "x"]);
+    assert_eq!(mistyped.code(), 2, "{}", mistyped.stderr);
+    // One that is none keeps the others from nothing.
+    let named = cell.run(["lost", "--let-go", "7-7", handle]);
+    assert!(named.code() == 3 && named.stderr.contains("letting go of chunk 7-7"), "{named:?}");
+    assert_eq!(cell.ok(["lost"]), "0 lost chunks\n");
+    assert_eq!(cell.ok(["lost", "--let-go-of-all"]), "0 chunks were let go of\n");
+    let told = cell.json(&["lost", "--let-go-of-all"]);
+    assert_eq!((&told["let_go"], &told["gone"]), (&0.into(), &0.into()));
     // The same once more finds the directory in use; and then taken.
     let arguments = ["masters", "recover", &backup, "--into", &into, "--agree"];
     let plan = run(cell.program().command(&arguments[..5]), b"");

@@ -134,6 +134,13 @@ fn a_drain_that_cannot_end_says_so_survives_the_masters_restart_and_goes_on_with
     cell.await_live(3).expect("all are back");
     await_until("the reason once more", || reasons(&cell).contains("DRAIN_BLOCKED"));
     assert_eq!(server(&cell, 1)["duty"], "draining");
+    let explained = cell.ok(["explain", "/file"]);
+    let line = format!("  {address} is to be emptied: 2 of 3 good replicas are elsewhere");
+    assert_eq!(explained.matches(&line).count(), 3, "{explained}");
+    assert!(explained.contains("each server with room has one already"), "{explained}");
+    let known = cell.json(&["explain", "/file"])["chunks"][0]["known_replicas"].clone();
+    let duties = known.as_array().expect("replicas").iter().map(|it| it["duty"].to_string());
+    assert_eq!(duties.filter(|it| it == "\"draining\"").count(), 1, "{known}");
     cell.add_chunkserver().expect("starts");
     await_until("it to be drained", || server(&cell, 1)["duty"] == "drained");
     assert!(!reasons(&cell).contains("DRAIN_BLOCKED"));

@@ -77,7 +77,7 @@ impl Chunkserver {
         self.core.lose(now, &self.disk.take_lost());
         if self.disk.has_failed() {
             let why = self.directories.iter().find_map(|it| it.failure.clone());
-            let why = why.map(|why| why.to_string()).unwrap_or_default();
+            let why = why.unwrap_or_default();
             let line = format!("no data directory is left: {why}; see the disk's log");
             effects.push(Effect::Halt(line));
         }

@@ -59,6 +59,11 @@ impl OsDisk {
     pub fn open_within(directory: impl AsRef<Path>, descriptors: usize) -> Result<Self, IoFailure> {
         let root = directory.as_ref().to_owned();
         make_durably(&root).map_err(failure)?;
+        Self::as_it_is(root, descriptors)
+    }
+
+    /// The same of a directory that has to be there already.
+    pub(crate) fn as_it_is(root: PathBuf, descriptors: usize) -> Result<Self, IoFailure> {
         let pipes = Arc::new(Pipes::within(descriptors / PIPES_SHARE));
         let note = Arc::new(NoteFile::in_directory(&root));
         let files_max = descriptors - descriptors / PIPES_SHARE;

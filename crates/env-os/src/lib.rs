@@ -50,6 +50,7 @@ mod rpc_tap;
 mod socket_options;
 mod this_process;
 mod timers;
+mod unopened_disk;
 mod unreadable;
 mod wire;
 
@@ -68,3 +69,4 @@ pub use process_meter::{ProcessMeter, tell_http};
 pub use rpc_log_options::{RPC_LOG_SIZE_MIN, RPC_LOG_SIZE_STANDARD, RpcLogOptions};
 pub use rpc_meter::RpcCounts;
 pub use this_process::{UMASK_USUAL, process_identity, process_umask};
+pub use unopened_disk::UnopenedDisk;

@@ -588,3 +588,108 @@ fn a_clone_goes_to_disk_as_it_comes_so_that_little_is_left_when_clients_wait() {
     );
     assert!(steps[3] == most && steps[7] == most && steps[0] < most, "{steps:?}");
 }
+
+const OURS: (CellId, ServerId) = (CellId::new(1), ServerId::new(2));
+
+/// Two directories of one server; the second has a chunk.
+fn joined() -> [SimDisk; 2] {
+    let disks = [SimDisk::new("a", 1 << 20), SimDisk::new("b", 1 << 22)];
+    let (service, _) = open(&disks);
+    service.run(vec![ChunkJob::Journal(vec![JournalEntry::Joined(OURS.0, OURS.1)])]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    service.run(vec![apply(HANDLE, vec![mutation(&service, 1, 0, b"bytes")], false)]);
+    disks
+}
+
+fn failures(service: &ChunkDisk) -> Vec<bool> {
+    let disks = service.server_space().disks;
+    let states = service.directories();
+    assert!(states.iter().zip(&disks).all(|(state, disk)| state.failure.is_some() == disk.failed));
+    disks.into_iter().map(|disk| disk.failed).collect()
+}
+
+/// Puts a file with these bytes where nothing is, or another.
+fn put_file(disk: &SimDisk, path: &str, bytes: &[u8]) {
+    let file = disk.open(path, OpenMode::Create).unwrap();
+    file.set_size(0).unwrap();
+    file.write_at(bytes, 0).unwrap();
+}
+
+#[test]
+fn a_directory_that_cannot_be_opened_is_passed_over_and_compared_when_it_can_be() {
+    let disks = joined();
+    disks[1].rename("journal", "elsewhere").unwrap();
+    let (service, found) = open(&disks);
+    assert_eq!((found.identity, found.replicas.len()), (Some(OURS), 0));
+    assert_eq!(failures(&service), [false, true]);
+    let why = service.directories()[1].failure.clone().unwrap();
+    assert!(why.contains("has no journal"), "{why}");
+    let told = format!("{:?}", found.warnings);
+    assert!(told.contains("a data directory is given up") && told.contains("no journal"), "{told}");
+    assert_eq!((service.take_lost(), service.has_failed()), (vec![], false));
+    // As a copy of what it held would come, and the chunk be changed meanwhile.
+    service.run(vec![raise(HANDLE, 2, true)]);
+    assert_eq!(space(&service).0, 1 << 20, "it has a past, and is not looked into");
+    drop(service);
+    disks[1].rename("elsewhere", "journal").unwrap();
+    let (service, found) = open(&disks);
+    assert_eq!(failures(&service), [false, false]);
+    assert_eq!((found.replicas.len(), found.replicas[0].version), (1, version(2)), "D3");
+}
+
+#[test]
+fn a_directory_that_was_passed_over_is_taken_in_when_it_is_empty() {
+    let disks = joined();
+    put_file(&disks[1], "identity", b"rot");
+    let (service, _) = open(&disks);
+    assert_eq!(failures(&service), [false, true]);
+    assert_eq!(space(&service).0, 1 << 20);
+    empty(&disks[1], "");
+    assert_eq!(space(&service).0, (1 << 20) + (1 << 22));
+    assert_eq!(failures(&service), [false, false]);
+    service.run(vec![raise(HANDLE, 1, true)]);
+    assert!(disks[1].paths().iter().any(|path| path.ends_with(".chunk")), "it takes chunks");
+    drop(service);
+    assert_eq!(open(&disks[1..]).1.identity, Some(OURS), "it is this server's");
+}
+
+#[test]
+fn no_directory_is_passed_over_where_nothing_else_says_which_server_this_is() {
+    let both = |disks: [&SimDisk; 2]| {
+        let sessions = disks.iter().map(|disk| disk.session()).collect();
+        ChunkDisk::open(sessions, 1 << 20).map(drop)
+    };
+    let disks = joined();
+    disks[1].rename("journal", "elsewhere").unwrap();
+    let missing = both([&new_disk(), &disks[1]]);
+    assert!(matches!(missing, Err(StoreOpenError::JournalMissing { .. })), "{missing:?}");
+    disks[0].rename("journal", "elsewhere").unwrap();
+    let missing = both([&disks[0], &disks[1]]);
+    assert!(matches!(missing, Err(StoreOpenError::JournalMissing { .. })), "{missing:?}");
+}
+
+#[test]
+fn what_a_person_has_to_put_right_keeps_a_server_from_starting() {
+    let disks = joined();
+    let sessions = || disks.iter().map(SimDisk::session).collect::<Vec<_>>();
+    let held = sessions();
+    let lock = held[1].lock("lock").unwrap();
+    let running = ChunkDisk::open(held, 1 << 20).map(drop);
+    assert!(matches!(running, Err(StoreOpenError::InUse { .. })), "{running:?}");
+    drop(lock);
+    let faults = DiskFaults { no_descriptors: true, ..DiskFaults::default() };
+    disks[1].set_faults(faults, 1);
+    let cramped = ChunkDisk::open(sessions(), 1 << 20).map(drop);
+    assert!(matches!(cramped, Err(StoreOpenError::Disk { .. })), "{cramped:?}");
+    disks[1].set_faults(DiskFaults::default(), 1);
+    // Another server's, of which nothing else can be used.
+    let theirs = new_disk();
+    let (service, _) = open(std::slice::from_ref(&theirs));
+    let joins = JournalEntry::Joined(OURS.0, ServerId::new(3));
+    service.run(vec![ChunkJob::Journal(vec![joins])]);
+    drop(service);
+    theirs.rename("journal", "elsewhere").unwrap();
+    let copied = ChunkDisk::open(vec![disks[0].session(), theirs.session()], 1 << 20).map(drop);
+    assert!(matches!(copied, Err(StoreOpenError::Foreign { .. })), "{copied:?}");
+    assert!(ChunkDisk::open(sessions(), 1 << 20).is_ok(), "and then it starts");
+}

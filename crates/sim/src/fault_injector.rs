@@ -553,10 +553,7 @@ impl FaultInjector {
         }
         let unread = sim.world.disks(node).iter().any(SimDisk::fails_reads);
         let Err(why) = sim.world.restart(node) else {
-            if unread {
-                sim.observer.borrow_mut().ledger.started_unread(node);
-            }
-            return;
+            return MachineFaults::note_started(sim, node, unread);
         };
         if GroupFaults::is_taken_out(sim, node, &why) {
             return self.restart(sim, node);

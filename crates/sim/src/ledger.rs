@@ -449,6 +449,16 @@ impl Ledger {
         }
     }
 
+    /// The process on a node runs without the directory that holds these.
+    pub(crate) fn passed_over(&mut self, node: NodeId, held: &BTreeSet<ChunkHandle>) {
+        self.with_absent.insert(node);
+        for chunk in self.chunks.iter_mut().filter(|(it, _)| held.contains(it)).map(|it| it.1) {
+            if let Some(replica) = chunk.replicas.get_mut(&node) {
+                replica.absent = true;
+            }
+        }
+    }
+
     /// A stored bit of this chunk flipped there.
     pub(crate) fn flipped(&mut self, node: NodeId, handle: ChunkHandle) {
         self.chunk(handle).replicas.entry(node).or_default().flipped = true;

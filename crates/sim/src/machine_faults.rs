@@ -149,6 +149,22 @@ impl MachineFaults {
         true
     }
 
+    /// A machine's process has started; whether reads of its disks failed meanwhile. What lies in
+    /// directories that it passed over is out of its reach until it starts anew.
+    pub(crate) fn note_started(sim: &mut Simulation, node: NodeId, unread: bool) {
+        let passed_over: Vec<BTreeSet<ChunkHandle>> = (sim.world.disks(node).iter())
+            .filter(|disk| !disk.is_absent() && !disk.is_in_use())
+            .map(|disk| stored(disk).iter().map(|file| file.chunk).collect())
+            .collect();
+        for held in passed_over {
+            sim.reach("data directory passed over by a start");
+            sim.observer.borrow_mut().ledger.passed_over(node, &held);
+        }
+        if unread {
+            sim.observer.borrow_mut().ledger.started_unread(node);
+        }
+    }
+
     /// Empty directories are put in the places of those that a machine has lost.
     pub(crate) fn put_directories(sim: &mut Simulation, node: NodeId) {
         for disk in sim.world.disks(node).to_vec() {

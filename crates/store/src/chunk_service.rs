@@ -14,12 +14,13 @@ use crate::chunk_store::ChunkStore;
 use crate::chunk_store_open::{RecoveredChunks, StoreOpenError};
 use crate::data_directories::{DataDirectories, DirectoryState};
 use crate::mutation::{AcknowledgedMark, ReadyMutation};
+use crate::opened_directories::{OpenedDirectories, given_up, is_of_disk, open_directories};
 use crate::push_shelf::PushShelf;
 use cairn_env::{
     ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, Disk, DiskError,
-    JournalEntry, LogEvent, PushedData, Resources, ServerSpace, Service,
+    JournalEntry, PushedData, Resources, ServerSpace, Service,
 };
-use cairn_protocol::{Failure, ReplicaReport, ResourceUse};
+use cairn_protocol::{Failure, ResourceUse};
 use cairn_types::{
     BLOCK_SIZE, CellConfig, CellId, ChunkHandle, ChunkVersion, PushId, ReignId, SerialNumber,
     ServerId, Term,
@@ -51,22 +52,29 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the first of two replicas of a chunk is the one to keep (D3).
-fn is_newer(replica: &ReplicaReport, other: &ReplicaReport) -> bool {
-    let stands = |it: &ReplicaReport| (it.version, !it.suspect, it.serial, it.length);
-    stands(replica) > stands(other)
-}
-
-/// A directory that was added to a server belongs to it from now on.
+/// A directory that was added to a server belongs to it from now on. An empty one that does not
+/// take that down is passed over, like one that cannot be opened.
 fn join_new_directories(
-    stores: &[(Arc<dyn Disk>, ChunkStore)],
+    opened: &mut OpenedDirectories,
     known: &ServerKnowledge,
 ) -> Result<(), StoreOpenError> {
-    for (_, store) in stores.iter().filter(|(_, store)| !store.has_joined()) {
-        store.journal(&known.entries()).map_err(|error| match error {
-            ChunkError::Disk(error) => StoreOpenError::Disk { directory: store.describe(), error },
-            error => unreachable!("joining names no chunk, and yet: {error}"),
-        })?;
+    for (disk, store) in &mut opened.directories {
+        let Ok(new) = store.as_ref() else { continue };
+        if new.has_joined() {
+            continue;
+        }
+        match new.journal(&known.entries()) {
+            Ok(()) => {}
+            Err(ChunkError::Disk(error)) => {
+                let error = StoreOpenError::Disk { directory: disk.describe(), error };
+                if !is_of_disk(&error) || !new.handles().is_empty() {
+                    return Err(error);
+                }
+                opened.found.warnings.push(given_up(disk.as_ref(), &error));
+                *store = Err(error);
+            }
+            Err(error) => unreachable!("joining names no chunk, and yet: {error}"),
+        }
     }
     Ok(())
 }
@@ -117,7 +125,8 @@ struct ApplyRun {
 }
 
 impl ChunkDisk {
-    /// Opens all data directories of one server.
+    /// Opens all data directories of one server; it starts without those that cannot be, where
+    /// another one says which server it is.
     ///
     /// # Errors
     /// [`StoreOpenError`]; also where the directories are not all one server's.
@@ -125,65 +134,14 @@ impl ChunkDisk {
         disks: Vec<Arc<dyn Disk>>,
         push_buffer_size: u64,
     ) -> Result<(Self, RecoveredChunks), StoreOpenError> {
-        let mut stores = Vec::new();
-        let mut places = BTreeMap::new();
-        let mut all = RecoveredChunks::default();
-        let mut replicas: BTreeMap<ChunkHandle, ReplicaReport> = BTreeMap::new();
-        let (mut give_way, mut bad) = (BTreeMap::<usize, Vec<_>>::new(), Vec::new());
-        for disk in disks {
-            let directory = disk.describe();
-            let (store, found) = ChunkStore::open(Arc::clone(&disk))?;
-            if let (Some(mine), Some((cell, server))) = (all.identity, found.identity)
-                && mine != (cell, server)
-            {
-                let owner = format!("server {server} of cell {cell}, not to this one");
-                return Err(StoreOpenError::Foreign { directory, owner });
-            }
-            all.identity = all.identity.or(found.identity);
-            all.term = all.term.max(found.term);
-            all.reign = all.reign.max(found.reign);
-            all.highest_handle = all.highest_handle.max(found.highest_handle);
-            all.highest_version = all.highest_version.max(found.highest_version);
-            all.scrub = all.scrub.max(found.scrub);
-            all.warnings.extend(found.warnings);
-            for replica in found.replicas {
-                let handle = replica.handle;
-                let Some(other) = replicas.get(&handle) else {
-                    places.insert(handle, stores.len());
-                    replicas.insert(handle, replica);
-                    continue;
-                };
-                // D3
-                let older = if is_newer(&replica, other) {
-                    replicas.insert(handle, replica);
-                    places.insert(handle, stores.len()).expect("the other has a place")
-                } else {
-                    stores.len()
-                };
-                give_way.entry(older).or_default().push(handle);
-            }
-            bad.push([found.damaged, found.unread, found.bad]);
-            stores.push((disk, store));
-        }
-        for (place, [damaged, unread, bad]) in bad.into_iter().enumerate() {
-            let is_here = |handle: &ChunkHandle| places.get(handle) == Some(&place);
-            all.damaged.extend(damaged.into_iter().filter(is_here));
-            all.unread.extend(unread.into_iter().filter(is_here));
-            all.bad.extend(bad.into_iter().filter(is_here));
-        }
-        for (place, handles) in give_way {
-            let (_, store) = &stores[place];
-            store.give_way(&handles);
-            let what = "older replicas gave way to those of another directory";
-            let event = LogEvent::warn(what).with("directory", store.describe());
-            all.warnings.push(event.with_number("replicas", handles.len() as u64));
-        }
-        all.replicas = replicas.into_values().collect();
-        let (identity, term, reign) = (all.identity, all.term, all.reign);
+        let mut opened = open_directories(disks)?;
+        let (identity, term, reign) =
+            (opened.found.identity, opened.found.term, opened.found.reign);
         let known = ServerKnowledge { identity, term, reign };
-        join_new_directories(&stores, &known)?;
+        join_new_directories(&mut opened, &known)?;
+        let OpenedDirectories { directories, found, places } = opened;
         let disk = Self {
-            directories: DataDirectories::new(stores),
+            directories: DataDirectories::new(directories),
             known: Mutex::new(known),
             block_size: AtomicU32::new(BLOCK_SIZE),
             room_min: AtomicU64::new(0),
@@ -192,7 +150,7 @@ impl ChunkDisk {
             pushes: Mutex::new(PushShelf::new(push_buffer_size)),
             resources: OnceLock::new(),
         };
-        Ok((disk, all))
+        Ok((disk, found))
     }
 
     /// Takes over the cell's settings; before the first mutation.
@@ -388,7 +346,7 @@ impl ChunkDisk {
     /// How full the data directories are, and what the process takes.
     #[must_use]
     pub fn server_space(&self) -> ServerSpace {
-        let disks = self.directories.all().map(|(_, store)| store.status()).collect();
+        let disks = self.directories.statuses();
         let measured = self.resources.get().map(|meter| meter.told());
         let (pushes, pushes_max) = locked(&self.pushes).held();
         let resources = ResourceUse { pushes, pushes_max, ..measured.unwrap_or_default() };

@@ -42,6 +42,14 @@ const PROBES_PER_WRITE: u32 = 10;
 /// Such writes refused one after the other, after which the directory is given up.
 const REFUSED_MAX: u32 = 3;
 
+/// Where a disk is, as far as a message has room for it.
+pub(crate) fn told_path(disk: &dyn Disk) -> String {
+    let path = disk.describe();
+    let cut = path.len().saturating_sub(DISK_PATH_SIZE_MAX);
+    let from = (cut..=path.len()).find(|at| path.is_char_boundary(*at)).unwrap_or(0);
+    path[from..].to_owned()
+}
+
 /// One data directory.
 #[derive(Debug)]
 pub struct ChunkStore {
@@ -146,11 +154,6 @@ impl ChunkStore {
     /// Whether the directory belongs to a server already.
     pub(crate) fn has_joined(&self) -> bool {
         read_identity(self.disk()).is_ok_and(|identity| identity.is_some())
-    }
-
-    /// For people: which directory.
-    pub(crate) fn describe(&self) -> String {
-        self.disk().describe()
     }
 
     fn disk(&self) -> &dyn Disk {
@@ -468,10 +471,7 @@ impl ChunkStore {
 
     /// For people: how full it is, and whether it is of any use.
     pub(crate) fn status(&self) -> DiskStatus {
-        let (path, chunk_count) = (self.describe(), locked(&self.chunks).len() as u64);
-        let cut = path.len().saturating_sub(DISK_PATH_SIZE_MAX);
-        let from = (cut..=path.len()).find(|at| path.is_char_boundary(*at)).unwrap_or(0);
-        let path = path[from..].to_owned();
+        let (path, chunk_count) = (told_path(self.disk()), locked(&self.chunks).len() as u64);
         match self.space() {
             Ok(Space { file_system, capacity, used }) => {
                 DiskStatus { path, file_system, capacity, used, chunk_count, failed: false }

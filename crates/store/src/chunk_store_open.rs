@@ -198,7 +198,10 @@ fn begin_journal(
     }
 }
 
-fn server_identity(disk: &dyn Disk) -> Result<Option<(CellId, ServerId)>, StoreOpenError> {
+/// The server that a directory belongs to; none where it has joined nobody yet.
+pub(crate) fn server_identity(
+    disk: &dyn Disk,
+) -> Result<Option<(CellId, ServerId)>, StoreOpenError> {
     let directory = disk.describe();
     match read_identity(disk) {
         Ok(None) => Ok(None),

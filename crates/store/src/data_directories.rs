@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   at work ──fails, vanishes──► failed ──its chunks are told as lost──► awaited
-//!      ▲                                                                    │ another directory is
-//!      └────────────────────────────────────────────────────────────────────┘ there, and empty
+//!      ▲                                                                  ▲ │ another directory is
+//!      │                        passed over by the start ─────────────────┘ │ there, and empty
+//!      └────────────────────────────────────────────────────────────────────┘
 //! ```
 //! - DD1: a directory counts as vanished when its journal has; as failed when a sync fails, or
 //!   when it refuses a few small writes one after the other. A bad sector is damage of one chunk.
@@ -14,11 +15,14 @@
 //!   there since; but not where a chunk was begun in it before anybody noticed.
 
 use crate::chunk_files::CHUNKS_DIRECTORY;
-use crate::chunk_store::{ChunkStore, FAILED_PATH, PROBE_PATH};
+use crate::chunk_store::{ChunkStore, FAILED_PATH, PROBE_PATH, told_path};
+use crate::chunk_store_open::StoreOpenError;
 use crate::clone_files::CLONES_DIRECTORY;
+use crate::opened_directories::OpenedDirectory;
 use crate::trash::TRASH_DIRECTORY;
 use cairn_env::{Disk, IoFailure, JournalEntry};
 use cairn_format::RPC_LOG_DIRECTORY;
+use cairn_protocol::DiskStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -35,15 +39,16 @@ const STORES: [&str; 3] = [CHUNKS_DIRECTORY, CLONES_DIRECTORY, TRASH_DIRECTORY];
 pub struct DirectoryState {
     /// Where it is.
     pub directory: String,
-    /// Why it was given up; none: it is at work.
-    pub failure: Option<IoFailure>,
+    /// Why it was given up, or never opened; none: it is at work.
+    pub failure: Option<String>,
 }
 
 /// The place of one directory.
 #[derive(Debug)]
 struct DirectorySlot {
     disk: Arc<dyn Disk>,
-    store: RwLock<Arc<ChunkStore>>,
+    /// Or why the start went on without it. What has a store keeps it, or gets another.
+    store: RwLock<Result<Arc<ChunkStore>, StoreOpenError>>,
     /// What the failed one held was told as lost, so that nothing of it is looked for here.
     awaits: AtomicBool,
 }
@@ -55,23 +60,25 @@ pub(crate) struct DataDirectories {
 }
 
 impl DataDirectories {
-    pub(crate) fn new(stores: Vec<(Arc<dyn Disk>, ChunkStore)>) -> Self {
-        let slot = |(disk, store)| DirectorySlot {
+    pub(crate) fn new(opened: Vec<OpenedDirectory>) -> Self {
+        let slot = |(disk, store): OpenedDirectory| DirectorySlot {
             disk,
-            store: RwLock::new(Arc::new(store)),
-            awaits: AtomicBool::new(false),
+            // Of what was never opened there is nothing to be told as lost.
+            awaits: AtomicBool::new(store.is_err()),
+            store: RwLock::new(store.map(Arc::new)),
         };
-        Self { slots: stores.into_iter().map(slot).collect() }
+        Self { slots: opened.into_iter().map(slot).collect() }
     }
 
-    /// The store of a place.
+    /// The store of a place in which something is.
     pub(crate) fn at(&self, place: usize) -> Arc<ChunkStore> {
-        Arc::clone(&self.slots[place].store.read().unwrap_or_else(PoisonError::into_inner))
+        self.slots[place].store().expect("nothing is where no store is")
     }
 
-    /// All places with their stores.
+    /// All places that have stores, with these.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, Arc<ChunkStore>)> {
-        (0..self.slots.len()).map(|place| (place, self.at(place)))
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(place, slot)| Some((place, slot.store().ok()?)))
     }
 
     /// Those that work.
@@ -81,11 +88,26 @@ impl DataDirectories {
 
     /// How each is.
     pub(crate) fn states(&self) -> Vec<DirectoryState> {
-        let state = |(_, store): (usize, Arc<ChunkStore>)| DirectoryState {
-            directory: store.describe(),
-            failure: store.failure(),
+        let state = |slot: &DirectorySlot| DirectoryState {
+            directory: slot.disk.describe(),
+            failure: match slot.store() {
+                Ok(store) => store.failure().map(|why| why.to_string()),
+                Err(why) => Some(why.to_string()),
+            },
         };
-        self.all().map(state).collect()
+        self.slots.iter().map(state).collect()
+    }
+
+    /// For people: how full each is, and whether it is of any use.
+    pub(crate) fn statuses(&self) -> Vec<DiskStatus> {
+        let status = |slot: &DirectorySlot| match slot.store() {
+            Ok(store) => store.status(),
+            Err(_) => {
+                let path = told_path(slot.disk.as_ref());
+                DiskStatus { path, failed: true, ..DiskStatus::default() }
+            }
+        };
+        self.slots.iter().map(status).collect()
     }
 
     /// What a failed directory held was told: another one may take its place.
@@ -102,7 +124,8 @@ impl DataDirectories {
             {
                 store.configure(block_size);
                 if store.journal(known).is_ok() {
-                    *slot.store.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(store);
+                    let mut place = slot.store.write().unwrap_or_else(PoisonError::into_inner);
+                    *place = Ok(Arc::new(store));
                     slot.awaits.store(false, Ordering::Release);
                 }
             }
@@ -111,6 +134,10 @@ impl DataDirectories {
 }
 
 impl DirectorySlot {
+    fn store(&self) -> Result<Arc<ChunkStore>, StoreOpenError> {
+        self.store.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The directory that is there now, if it is an empty one (DD2).
     fn look_again(&self) -> Option<ChunkStore> {
         let disk = self.disk.look_again().ok()?;
@@ -118,7 +145,9 @@ impl DirectorySlot {
             return None;
         }
         // The lock may be what the failed one has on what is there now.
-        self.store.read().unwrap_or_else(PoisonError::into_inner).unlock();
+        if let Ok(failed) = self.store() {
+            failed.unlock();
+        }
         // What cannot be used now may be later.
         ChunkStore::open(disk).ok().map(|(store, _)| store)
     }

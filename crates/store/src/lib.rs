@@ -29,6 +29,7 @@ mod local_copy;
 mod log_recovery;
 mod log_spare;
 mod mutation;
+mod opened_directories;
 mod operation_log;
 mod overwrite;
 mod page_file;

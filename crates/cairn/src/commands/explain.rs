@@ -1,7 +1,7 @@
 //! `cairn explain`: why a path or a chunk is as it is.
 
 use crate::cli_error::{CliError, Doing};
-use crate::commands::servers::state_text;
+use crate::commands::servers::{duty_text, state_text};
 use crate::commands::stat::chunk_json;
 use crate::entry_text::EntryJson;
 use crate::many_paths::the_one;
@@ -57,7 +57,10 @@ pub(crate) async fn run(
             let of = |handle| listed.iter().find(|chunk| chunk.handle == handle);
             let all = chunks.iter().map(|chunk| explained(chunk, &entry, of(chunk.handle)));
             let mut all: Vec<Value> = all.collect();
-            all.iter_mut().for_each(|chunk| say_states(chunk, &servers));
+            for chunk in &mut all {
+                say_states(chunk, &servers);
+                say_duties(chunk, &servers);
+            }
             value["chunks"] = all.into();
         }
         value["entry"] = json!(EntryJson::new(subject.as_str(), &entry));
@@ -69,7 +72,9 @@ pub(crate) async fn run(
             value["path"] = chunk.path.as_str().into();
             let reflinked = reflinked(&cell, std::slice::from_ref(chunk), &servers).await;
             value["reflinked"] = reflinked_json(&reflinked);
-            value["chunks"] = json!([listed_json(chunk)]);
+            let mut told = listed_json(chunk);
+            say_duties(&mut told, &servers);
+            value["chunks"] = json!([told]);
         } else {
             value["lines"] = json!(answer.lines);
         }
@@ -249,5 +254,14 @@ fn say_states(chunk: &mut Value, servers: &[ServerStatus]) {
     for replica in chunk["replicas"].as_array_mut().into_iter().flatten() {
         let known = servers.iter().find(|status| replica["server"] == status.at.server.to_string());
         replica["state"] = known.map(|status| state_text(status.state)).into();
+    }
+}
+
+/// Which of its servers are to be emptied.
+fn say_duties(chunk: &mut Value, servers: &[ServerStatus]) {
+    let replicas = chunk.get_mut("known_replicas").and_then(Value::as_array_mut);
+    for replica in replicas.into_iter().flatten() {
+        let known = servers.iter().find(|status| replica["server"] == status.at.server.to_string());
+        replica["duty"] = known.map(|status| duty_text(status.duty)).into();
     }
 }

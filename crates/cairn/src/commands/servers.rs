@@ -132,7 +132,7 @@ pub(crate) fn state_text(state: ServerState) -> &'static str {
     }
 }
 
-fn duty_text(duty: ServerDuty) -> &'static str {
+pub(crate) fn duty_text(duty: ServerDuty) -> &'static str {
     match duty {
         ServerDuty::Serving => "serving",
         ServerDuty::Draining => "draining",

@@ -291,6 +291,12 @@ impl SimDisk {
         self.state().absent
     }
 
+    /// Whether somebody holds a lock on it.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        !self.state().locks.is_empty()
+    }
+
     /// Empties it while nobody runs on it.
     pub fn wipe(&self) {
         self.pull_out();

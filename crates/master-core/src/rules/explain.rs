@@ -4,6 +4,7 @@
 use super::chunk_list::wait;
 use super::condition::{Undecided, undecided};
 use super::decided_set::{SetDecision, decide};
+use super::explain_drain::explain_drain;
 use super::good_replicas::good;
 use super::health::replica_counts;
 use super::levelled_unasked::is_to_be_levelled;
@@ -182,9 +183,13 @@ fn explain_chunk(
              it away"
         ));
     }
+    answer.lines.extend(explain_drain(view, (handle, &chunk), repair.is_some()));
     if sound < chunk.goal as usize {
         let waits = || explain_wait(view, (handle, &chunk));
         answer.lines.push(repair.unwrap_or_else(waits));
+    } else {
+        // It moves, or leaves a server that is to be emptied.
+        answer.lines.extend(repair);
     }
 }
 

@@ -6,7 +6,7 @@ use super::{FILE, World, held, members, mutation, report, server};
 use crate::record::{AddFile, OpenChunk};
 use crate::state::ROOT;
 use cairn_protocol::{
-    Balance, Drain, DrainAnswer, ErrorCode, Heartbeat, JobKind, JobState, ListChunks,
+    Balance, Drain, DrainAnswer, ErrorCode, Explain, Heartbeat, JobKind, JobState, ListChunks,
     ReplicaReport, Response, ServerDuty, WaitReason,
 };
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, Term};
@@ -281,4 +281,36 @@ fn a_drained_servers_chunks_are_found_at_once() {
     let found: u64 = status.below_goal.iter().map(|it| it.count).sum();
     assert!(found >= 9_000, "found after ten ticks: {found}");
     assert!(!world.chunks.fleet.looks_for_thinned(), "a death is not looked for behind it");
+}
+
+fn explained_lines(world: &mut World) -> String {
+    world.request(6, Explain { subject: "/f".into() });
+    match world.reply(6) {
+        Some(Ok(Response::Explain(answer))) => answer.lines.join("\n"),
+        other => panic!("not explained: {other:?}"),
+    }
+}
+
+#[test]
+fn explain_says_which_servers_of_a_chunk_are_to_be_emptied_and_what_comes_first() {
+    let (mut world, grant, all) = World::settled(4);
+    let fourth = others(&all, &members(&grant))[0];
+    let gone = members(&grant)[0];
+    assert!(!explained_lines(&mut world).contains("to be emptied"));
+    world.drain(gone);
+    world.is_full(fourth);
+    world.pass(500, &members(&grant));
+    world.is_full(fourth);
+    let told = explained_lines(&mut world);
+    let first = format!("  s{gone}:1 is to be emptied: 2 of 3 good replicas are elsewhere");
+    assert!(told.contains(&first) && told.contains("each server with room has one"), "{told}");
+    world.pass(500, &all);
+    let told = explained_lines(&mut world);
+    assert!(told.contains(&first) && told.contains("one is being made"), "{told}");
+    let copied = format!("to s{fourth}:1: 0 of ");
+    assert!(told.contains("  is copied from ") && told.contains(&copied), "{told}");
+    assert_eq!(world.copy_all(), [fourth]);
+    let told = explained_lines(&mut world);
+    let last = format!("  s{gone}:1 is to be emptied: 3 good replicas are elsewhere");
+    assert!(told.contains(&last), "{told}");
 }
