@@ -120,7 +120,7 @@ fn a_server_starts_without_a_directory_whose_files_have_rotted_and_its_chunks_ar
     let mended = |disk: &Path| {
         rename(aside(disk), disk.join("identity")).expect("renames");
     };
-    starts_without(broken, mended, "not a Cairn file of this kind");
+    starts_without(broken, mended, "cut short");
 }
 
 #[test]
