@@ -157,6 +157,26 @@ fn chunks_outlive_the_file_that_they_were_made_for_and_go_with_the_last_one() {
 }
 
 #[test]
+fn a_chunk_has_as_many_replicas_as_the_files_ask_for_that_still_have_it() {
+    let cell = Cell::start(3);
+    cell.ok(["policy", "--keep-deleted", "0", "/"]);
+    let local = cell.file("local", &vec![b'x'; 1_500_000]);
+    cell.ok(["put", &local, "/f"]);
+    cell.ok(["snapshot", "/f", "/g"]);
+    cell.ok(["policy", "--replication", "2", "/g"]);
+    let replicas = || -> Vec<usize> {
+        let chunks = cell.json(&["stat", "--chunks", "/g"])["chunks"].clone();
+        let chunks = chunks.as_array().expect("chunks").iter();
+        chunks.map(|it| it["replicas"].as_array().expect("some").len()).collect()
+    };
+    assert_eq!(replicas(), [3, 3], "the other file asks for three");
+    cell.ok(["rm", "/f"]);
+    await_until("two of each are left", || replicas() == [2, 2]);
+    assert_eq!(cell.ok(["cat", "/g"]).len(), 1_500_000);
+    assert_eq!(cell.status("under_replicated"), 0);
+}
+
+#[test]
 fn what_a_person_gets_wrong_is_said_in_a_line() {
     let cell = Cell::start(3);
     cell.ok(["mkdir", "/d"]);

@@ -4,9 +4,7 @@
 //! - UD1: nothing is made or changed there, not even by another look.
 
 use crate::disk::OsDisk;
-use cairn_env::{
-    Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space, SyncError, UnreadableBytes,
-};
+use cairn_env::{Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space, SyncError, UnreadableBytes};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

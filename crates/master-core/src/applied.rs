@@ -35,6 +35,8 @@ cairn_types::message! {
         3 => chunks: Vec<ChunkHandle>,
         /// Names that are gone.
         4 => names: u64,
+        /// Chunks that other files have, and that are to have fewer replicas from now on.
+        5 => lowered: Vec<ChunkHandle>,
     }
 }
 cairn_types::message! {

@@ -286,6 +286,7 @@ impl MasterCore {
         let regoaled = self.policy_work.on_applied(&mut step, proposal, &applied);
         self.streams.on_applied(&mut step, &mut self.chunks, proposal, &applied);
         match &applied {
+            Applied::EntryPurged(purged) => self.chunks.look_at(now, &self.state, &purged.lowered),
             Applied::ChunkAbandoned(gone) => self.chunks.forget_chunks(&[gone.handle]),
             Applied::RangeReplaced(gone) => self.chunks.forget_chunks(&gone.chunks),
             Applied::BundlesCommitted(committed) => self.chunks.forget_chunks(&committed.gone),
@@ -445,9 +446,7 @@ impl MasterCore {
         }
         let answer = match request {
             ClientToMaster::Stat(stat) => reads::stat(&view, &stat).map(Response::Stat),
-            ClientToMaster::Open(open) => {
-                asker.opened(&open, reads::open(&view, &open)).map(Response::Open)
-            }
+            ClientToMaster::Open(open) => asker.open(&view, &open).map(Response::Open),
             ClientToMaster::Locate(wish) => reads::locate(&view, &wish).map(Response::Locate),
             ClientToMaster::List(list) => reads::list(state, &list).map(Response::List),
             ClientToMaster::ListDeleted(wish) => {

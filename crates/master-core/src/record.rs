@@ -42,6 +42,8 @@ pub(crate) const EXCLUSIVE_LEVEL: u32 = 3;
 pub const RANGE_LEVEL: u32 = 3;
 /// From this level on it is a setting how long cursors of producers are kept (R47).
 pub(crate) const CURSORS_KEPT_LEVEL: u32 = 3;
+/// From this level on a chunk that a file leaves to others has the replicas that these ask for.
+pub(crate) const SHARED_GOAL_LEVEL: u32 = 3;
 
 cairn_types::message! {
     /// The first record of a term; requests are taken once it is applied (R23).

@@ -14,7 +14,7 @@
 
 use super::handle_set::HandleSet;
 use super::levels::Levels;
-use crate::record::{OpenChunk, Record, SetVersion};
+use crate::record::{CopyOnWrite, OpenChunk, Record, SetVersion};
 use crate::rules::condition::{Condition, Undecided, condition};
 use crate::rules::lacking::{ChunkNeeds, Urgency, needs};
 use crate::state::{ChunkRecord, State};
@@ -95,6 +95,10 @@ impl Survey {
             | Record::AllocateChunk(AllocateChunk { handle, set_size, .. })
             | Record::SealChunk(SealChunk { handle, set_size, .. }) => (handle, set_size),
             Record::ReplaceRange(ref new) => (new.handle, new.set_size),
+            // What is left to other files may be to have fewer.
+            Record::CopyOnWrite(CopyOnWrite { shared, shared_set_size, .. }) => {
+                (shared, shared_set_size)
+            }
             _ => return,
         };
         // Of two that open one place the second makes no chunk.

@@ -67,5 +67,7 @@ fn what_comes_first(
     } else {
         "it waits for its turn"
     };
-    format!("{elsewhere} of {goal} good replicas are elsewhere, more have to be copied first; {why}")
+    format!(
+        "{elsewhere} of {goal} good replicas are elsewhere, more have to be copied first; {why}"
+    )
 }

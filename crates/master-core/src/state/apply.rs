@@ -11,7 +11,7 @@ use super::{KeptAbove, Remembered, State};
 use crate::applied::{Applied, Changed, ChunkAbandoned, RangeReplaced};
 use crate::record::{
     ATTRIBUTES_LEVEL, Begin, CURSORS_KEPT_LEVEL, EXCLUSIVE_LEVEL, FoundCell, QUOTA_LEVEL,
-    RANGE_LEVEL, Record, SNAPSHOT_LEVEL, STREAM_LEVEL, SetCellSettings,
+    RANGE_LEVEL, Record, SHARED_GOAL_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL, SetCellSettings,
 };
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
@@ -196,6 +196,7 @@ fn purges(state: &mut State) -> Purges<'_> {
         streams: &mut state.streams,
         history: &mut state.history,
         log_time: state.log_time,
+        lowers_goals: state.level >= SHARED_GOAL_LEVEL,
     }
 }
 
@@ -335,5 +336,6 @@ fn snapshot_changes(state: &mut State) -> SnapshotChanges<'_> {
         streams: &mut state.streams,
         chunk_size: state.config.chunk_size,
         settles: state.level >= RANGE_LEVEL,
+        lowers_goals: state.level >= SHARED_GOAL_LEVEL,
     }
 }

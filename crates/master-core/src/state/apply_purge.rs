@@ -7,7 +7,8 @@
 //! ```
 //! - PU1: only what is kept no longer goes; what has begun to go is brought back no more.
 //! - PU2: each chunk that goes is remembered as gone (`purged.rs`).
-//! - PU3: a chunk goes with the last of its files (`shared_chunks.rs`).
+//! - PU3: a chunk goes with the last of its files, and has the replicas that those ask for which are
+//!   left (`shared_chunks.rs`).
 
 use super::chunk_table::ChunkTable;
 use super::entry_record::EntryRecord;
@@ -37,6 +38,8 @@ pub(super) struct Purges<'a> {
     pub(super) streams: &'a mut StreamTables,
     pub(super) history: &'a mut History,
     pub(super) log_time: Duration,
+    /// What is left to other files has the goal that these ask for.
+    pub(super) lowers_goals: bool,
 }
 
 /// A slice that is being taken.
@@ -51,6 +54,9 @@ struct PurgedSlice<'a> {
     /// How much more may go.
     left: usize,
     gone: Vec<ChunkHandle>,
+    lowers_goals: bool,
+    /// Those that others have, and that are to have fewer replicas now.
+    lowered: Vec<ChunkHandle>,
     names_gone: u64,
 }
 
@@ -84,8 +90,8 @@ impl Purges<'_> {
         let mut slice = self.slice(count);
         let whole = slice.take_below(entry, hidden.hidden_name(entry));
         assert!(slice.gone.len() <= PURGE_COUNT_MAX as usize, "a slice is small");
-        let (chunks, names) = (slice.gone, slice.names_gone);
-        Ok(Applied::EntryPurged(EntryPurged { entry, whole, chunks, names }))
+        let (chunks, lowered, names) = (slice.gone, slice.lowered, slice.names_gone);
+        Ok(Applied::EntryPurged(EntryPurged { entry, whole, chunks, names, lowered }))
     }
 
     /// A chunk of which nothing was committed leaves its file (R42).
@@ -109,6 +115,8 @@ impl Purges<'_> {
             history: self.history,
             left,
             gone: Vec::new(),
+            lowers_goals: self.lowers_goals,
+            lowered: Vec::new(),
             names_gone: 0,
         }
     }
@@ -196,6 +204,9 @@ impl PurgedSlice<'_> {
         self.streams.end_open(handle);
         // PU3
         if self.shared.let_go(self.chunks, handle, (file, index)) == Left::ToOthers {
+            if self.lowers_goals && self.shared.lower_goal((self.names, self.chunks), handle) {
+                self.lowered.push(handle);
+            }
             return;
         }
         self.purged.keep_no_more(handle);

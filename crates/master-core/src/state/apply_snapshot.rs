@@ -48,6 +48,8 @@ pub(super) struct SnapshotChanges<'a> {
     pub(super) chunk_size: u64,
     /// How far streams are settled is kept.
     pub(super) settles: bool,
+    /// What is left to other files has the goal that these ask for.
+    pub(super) lowers_goals: bool,
 }
 
 fn refused(line: String) -> Failure {
@@ -394,6 +396,9 @@ impl SnapshotChanges<'_> {
         self.chunks.set(shared, &ChunkRecord { version, set_size, ..former });
         let left = self.shared.let_go(self.chunks, shared, (id, index));
         assert_eq!(left, Left::ToOthers, "it was shared (SD1)");
+        if self.lowers_goals {
+            self.shared.lower_goal((self.names, self.chunks), shared);
+        }
         let (version, set_size, goal) = (record.version, record.set_size, file.replication);
         let own = ChunkRecord { file: id, index, version, set_size, closed: former.closed, goal };
         self.chunks.insert(handle, &own);

@@ -9,11 +9,18 @@
 //! - SD2: who shares nothing pays nothing: where no chunk is shared, nothing is looked up.
 //! - SD3: whoever lets go of a chunk leaves it to the others: an owner that goes is followed by the
 //!   first of them.
+//! - SD4: a chunk's goal is the highest level of its files, of those that are left where one lets go
+//!   of it; where these are many, it stays as it was.
 
 use super::chunk_table::{ChunkRecord, ChunkTable};
 use super::map::{DamageMark, Map};
+use super::names::NameTree;
 use super::packing::{Packed, put_number};
 use cairn_types::{ChunkHandle, ChunkIndex, EntryId};
+
+/// Files of a chunk that are asked for their level when another lets go of it, so that no record
+/// takes long. Mostly the first has as high a one.
+const ASKED_MAX: usize = 16;
 
 /// The references beyond owners.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,6 +128,35 @@ impl SharedChunks {
         }
         chunks.remove(handle, (file, index));
         Left::ToNobody
+    }
+
+    /// A file has left a chunk to others: where none of these has so high a level, its goal is
+    /// lower from now on (SD4); whether it is.
+    pub(super) fn lower_goal(
+        &self,
+        (names, chunks): (&NameTree, &mut ChunkTable),
+        handle: ChunkHandle,
+    ) -> bool {
+        // Nothing is known of what is damaged, which was noted.
+        let Some(chunk) = chunks.get(handle) else { return false };
+        let mut highest = 0;
+        let files = std::iter::once(chunk.file).chain(self.others(handle));
+        for (count, file) in files.enumerate() {
+            let level = names.entry(file).map(|file| file.replication);
+            // The same; and one as high keeps it up.
+            let Some(level) = level.filter(|level| *level < chunk.goal) else { return false };
+            if count >= ASKED_MAX {
+                return false;
+            }
+            highest = highest.max(level);
+        }
+        // Old records say of some files nothing.
+        if highest == 0 {
+            return false;
+        }
+        assert!(highest < chunk.goal, "one as high keeps it up (SD4)");
+        chunks.set(handle, &ChunkRecord { goal: highest, ..chunk });
+        true
     }
 }
 

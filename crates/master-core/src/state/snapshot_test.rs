@@ -6,10 +6,12 @@ use super::replay_test::{Drawer, TERM, founding};
 use super::{HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
 use crate::record::{
-    AddFile, Begin, CopiedEntry, CopyEntries, OpenChunk, Purge, RaiseLevel, Record, SnapshotTree,
+    AddFile, Begin, ChangePolicy, CopiedEntry, CopyEntries, CopyOnWrite, HideEntry, OpenChunk,
+    Purge, RaiseLevel, Record, SnapshotTree,
 };
 use cairn_types::{
-    ChunkHandle, ChunkIndex, EntryId, EntryKind, LogIndex, MutationName, MutationNumber,
+    ChunkHandle, ChunkIndex, ChunkVersion, EntryId, EntryKind, LogIndex, MutationName,
+    MutationNumber, PolicyParts,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,13 +81,18 @@ impl Oracle {
 
 /// A cell with the file `f`, which has one chunk, of which a snapshot has begun.
 fn half_made() -> (State, ChunkHandle, EntryId) {
+    half_made_at(1, 0)
+}
+
+/// The same at that level of records, of a file with so many replicas.
+fn half_made_at(level: u32, replication: u32) -> (State, ChunkHandle, EntryId) {
     let (file, handle, top) =
         (EntryId::of(TERM, 11), ChunkHandle::of(TERM, 12), EntryId::of(TERM, 13));
     let mut state = State::default();
     let number = MutationNumber::new(1);
     let mutation = MutationName { number, ..MutationName::default() };
     let name = "f".to_owned();
-    let add = AddFile { mutation, parent: ROOT, name, id: file, ..Default::default() };
+    let add = AddFile { mutation, parent: ROOT, name, id: file, replication, ..Default::default() };
     let copied = CopiedEntry {
         source: file,
         id: top,
@@ -95,7 +102,7 @@ fn half_made() -> (State, ChunkHandle, EntryId) {
         ..CopiedEntry::default()
     };
     let records: [Record; 4] = [
-        RaiseLevel { level: 1, ..RaiseLevel::default() }.into(),
+        RaiseLevel { level, ..RaiseLevel::default() }.into(),
         add.into(),
         OpenChunk { file, handle, ..OpenChunk::default() }.into(),
         CopyEntries { top, entries: vec![copied], ..CopyEntries::default() }.into(),
@@ -165,4 +172,57 @@ fn no_chunk_goes_that_a_file_has_and_each_file_keeps_its_own() {
         outlived += oracle.outlived;
     }
     assert!(outlived > 100 && copied > 100, "chunks outlived {outlived}, copied {copied}");
+}
+
+/// A file with three replicas, and a copy of it that is to have so many.
+fn copied_with(level: u32, replication: u32) -> (State, ChunkHandle, EntryId) {
+    let (mut state, handle, top) = half_made_at(level, 3);
+    assert!(matches!(apply(&mut state, last_of(top)), Applied::SnapshotMade(_)));
+    let set = PolicyParts { replication: Some(replication), ..PolicyParts::default() };
+    let mutation = MutationName { number: MutationNumber::new(3), ..MutationName::default() };
+    let change = ChangePolicy { mutation, entry: top, set, ..ChangePolicy::default() };
+    assert!(matches!(apply(&mut state, change), Applied::PolicyChanged(_)));
+    let file = state.child(ROOT, "f").expect("it is there");
+    assert_eq!(goal(&state, handle), 3, "the file asks for them");
+    (state, handle, file)
+}
+
+fn goal(state: &State, handle: ChunkHandle) -> u32 {
+    state.chunk(handle).expect("a file has it").goal
+}
+
+#[test]
+fn a_chunk_that_is_left_to_others_has_as_many_replicas_as_these_ask_for() {
+    for (level, replication, wanted) in [(3, 2, 2), (3, 3, 3), (2, 2, 3)] {
+        let (mut state, handle, file) = copied_with(level, replication);
+        let mutation = MutationName { number: MutationNumber::new(4), ..MutationName::default() };
+        let name = "f".to_owned();
+        let hide = HideEntry { mutation, entry: file, parent: ROOT, name, ..HideEntry::default() };
+        assert!(matches!(apply(&mut state, hide), Applied::EntryHidden(_)));
+        assert_eq!(goal(&state, handle), 3, "what is deleted may come back");
+        let purge = Purge { entry: file, count: 10, ..Purge::default() };
+        let Applied::EntryPurged(purged) = apply(&mut state, purge) else { panic!("purged") };
+        assert!(purged.whole && purged.chunks.is_empty(), "{purged:?}");
+        assert_eq!(goal(&state, handle), wanted, "at level {level}");
+        assert_eq!(purged.lowered.contains(&handle), wanted < 3, "it is told (SD4)");
+    }
+}
+
+#[test]
+fn a_file_that_gets_a_chunk_of_its_own_leaves_the_other_with_what_its_files_ask_for() {
+    let (mut state, shared, file) = copied_with(3, 2);
+    let own = CopyOnWrite {
+        file,
+        shared,
+        shared_version: ChunkVersion::of(TERM, 20),
+        shared_set_size: 3,
+        handle: ChunkHandle::of(TERM, 21),
+        version: ChunkVersion::of(TERM, 22),
+        set_size: 3,
+        ..CopyOnWrite::default()
+    };
+    let handle = own.handle;
+    let applied = apply(&mut state, own);
+    assert!(matches!(applied, Applied::ChunkOpened(_)), "{applied:?}");
+    assert_eq!((goal(&state, handle), goal(&state, shared)), (3, 2));
 }
