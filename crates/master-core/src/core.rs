@@ -286,7 +286,6 @@ impl MasterCore {
         let regoaled = self.policy_work.on_applied(&mut step, proposal, &applied);
         self.streams.on_applied(&mut step, &mut self.chunks, proposal, &applied);
         match &applied {
-            Applied::EntryPurged(purged) => self.chunks.look_at(now, &self.state, &purged.lowered),
             Applied::ChunkAbandoned(gone) => self.chunks.forget_chunks(&[gone.handle]),
             Applied::RangeReplaced(gone) => self.chunks.forget_chunks(&gone.chunks),
             Applied::BundlesCommitted(committed) => self.chunks.forget_chunks(&committed.gone),

@@ -128,6 +128,7 @@ impl PolicyWork {
                 first_chunks(step.state, *entry)
             }
             Applied::PolicyApplied(PolicyApplied { chunks, .. }) => chunks.clone(),
+            Applied::EntryPurged(purged) => purged.lowered.clone(),
             _ => Vec::new(),
         }
     }

@@ -10,7 +10,7 @@
 //!   when a later start can open it.
 //! - DO2: where no other directory says which server this is, none is passed over: the server would
 //!   join as a new one, and could never open the directory again.
-//! - DO3: what a person has to put right says nothing of a disk, and keeps the server from starting:
+//! - DO3: what a person has to put right says nothing of a disk, and the server does not start:
 //!   another process runs there, it is another server's, a later build wrote it, the process may
 //!   open no more files.
 //! - D3 of the chunk service is defended here.

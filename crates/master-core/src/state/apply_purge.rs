@@ -7,8 +7,8 @@
 //! ```
 //! - PU1: only what is kept no longer goes; what has begun to go is brought back no more.
 //! - PU2: each chunk that goes is remembered as gone (`purged.rs`).
-//! - PU3: a chunk goes with the last of its files, and has the replicas that those ask for which are
-//!   left (`shared_chunks.rs`).
+//! - PU3: a chunk goes with the last of its files; until then it has as many replicas as those ask
+//!   for that are left (`shared_chunks.rs`).
 
 use super::chunk_table::ChunkTable;
 use super::entry_record::EntryRecord;

@@ -9,8 +9,8 @@
 //! - SD2: who shares nothing pays nothing: where no chunk is shared, nothing is looked up.
 //! - SD3: whoever lets go of a chunk leaves it to the others: an owner that goes is followed by the
 //!   first of them.
-//! - SD4: a chunk's goal is the highest level of its files, of those that are left where one lets go
-//!   of it; where these are many, it stays as it was.
+//! - SD4: a chunk's goal is the highest level of its files: where one lets go of it, of those that
+//!   are left; where these are many, it stays as it was.
 
 use super::chunk_table::{ChunkRecord, ChunkTable};
 use super::map::{DamageMark, Map};
