@@ -452,7 +452,7 @@ impl Ledger {
     /// The process on a node runs without the directory that holds these.
     pub(crate) fn passed_over(&mut self, node: NodeId, held: &BTreeSet<ChunkHandle>) {
         self.with_absent.insert(node);
-        for chunk in self.chunks.iter_mut().filter(|(it, _)| held.contains(it)).map(|it| it.1) {
+        for (_, chunk) in self.chunks.iter_mut().filter(|(handle, _)| held.contains(*handle)) {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.absent = true;
             }

@@ -155,6 +155,7 @@ impl MachineFaults {
         let passed_over: Vec<BTreeSet<ChunkHandle>> = (sim.world.disks(node).iter())
             .filter(|disk| !disk.is_absent() && !disk.is_in_use())
             .map(|disk| stored(disk).iter().map(|file| file.chunk).collect())
+            .filter(|held: &BTreeSet<ChunkHandle>| !held.is_empty())
             .collect();
         for held in passed_over {
             sim.reach("data directory passed over by a start");
