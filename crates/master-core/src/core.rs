@@ -11,11 +11,11 @@
 //!   changes nothing (R4).
 
 mod debug_events;
-mod for_batches;
 mod for_snapshots;
 mod for_streams;
 
 use crate::applied::Applied;
+use crate::batch_looks::BatchLooks;
 use crate::callers::Callers;
 use crate::chunks::Chunks;
 use crate::log_jobs::LogResult;
@@ -42,9 +42,9 @@ use crate::view::View;
 use cairn_env::{Caller, Completion, EffectId, Event, Now};
 use cairn_pagetree::{Backing, FileId};
 use cairn_protocol::{
-    Balance, BatchEntry, CancelJob, CellInfoAnswer, ChangeSettings, ClientToMaster, Directed,
-    Drain, ErrorCode, Failure, FindPrimaryAnswer, ForgetServer, ListJobsAnswer, MasterRole,
-    ReasonCode, ReportBadBlockAnswer, Request, ResourceUse, Response,
+    Balance, Batch, BatchEntry, CancelJob, CellInfoAnswer, ChangeSettings, ClientToMaster,
+    Directed, Drain, ErrorCode, Failure, FindPrimaryAnswer, ForgetServer, ListJobsAnswer,
+    MasterRole, ReasonCode, ReportBadBlockAnswer, Request, ResourceUse, Response,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, CellId, ChunkHandle, LogIndex, Random, ReignId, Term, WallTime};
@@ -552,5 +552,23 @@ impl MasterCore {
         let who = Arc::clone(self.callers.who(from));
         let (mut step, mutations, _) = self.parts(now);
         mutations.on_request(&mut step, (from, &who), change.into());
+    }
+
+    /// What a batch asks for is read at once, all of it from one state.
+    fn on_batch(&mut self, now: Now, from: Caller, batch: Batch) {
+        if let Some(failure) = batch.oversized() {
+            return self.out.reply(from, Err(failure));
+        }
+        let view = self.chunks.view(now, &self.state);
+        let mut looks = BatchLooks::of(&view, &batch);
+        for chunk in looks.nowhere() {
+            self.chunks.want(now.time, chunk);
+        }
+        let asker = Asker { state: &self.state, who: self.callers.who(from) };
+        let entries = batch.entries.into_iter().map(|entry| looks.item(asker, entry)).collect();
+        looks.end();
+        let who = Arc::clone(self.callers.who(from));
+        let (mut step, mutations, _) = self.parts(now);
+        mutations.on_batch(&mut step, (from, &who), entries);
     }
 }

@@ -8,6 +8,7 @@
 //! Pure: no clock, disk, thread or randomness but what is handed in.
 
 pub mod applied;
+mod batch_looks;
 mod batches;
 mod callers;
 mod chunk_place;

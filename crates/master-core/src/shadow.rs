@@ -13,6 +13,7 @@
 //!
 //! Knows nothing of the group; who owns it says how far behind it may be.
 
+use crate::batch_looks::BatchLooks;
 use crate::fleet::Fleet;
 use crate::frozen_trees::FrozenTrees;
 use crate::leases::Leases;
@@ -27,9 +28,8 @@ use crate::underway::Underway;
 use crate::view::View;
 use cairn_env::{Caller, Now};
 use cairn_protocol::{
-    BATCH_LOCATIONS_SIZE_MAX, Batch, BatchAnswer, BatchEntry, BatchResult, CellInfoAnswer,
-    ErrorCode, Failure, Join, Open, ShadowQuestion, ShadowWord, Stat, TellShadow, TellShadowAnswer,
-    WaitLength, WaitLengthAnswer,
+    Batch, BatchAnswer, BatchEntry, CellInfoAnswer, ErrorCode, Failure, Join, ShadowQuestion,
+    ShadowWord, TellShadow, TellShadowAnswer, WaitLength, WaitLengthAnswer,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{EntryId, Identity, JoinId, LogIndex, Term, Time};
@@ -244,23 +244,14 @@ fn looks(view: &View<'_>, asker: Asker<'_>, batch: &Batch) -> Result<BatchAnswer
         let line = "a master that is not in charge changes nothing";
         return Err(Failure::not_primary_master(line, None));
     }
-    let stats: Vec<&Stat> = batch.entries.iter().filter_map(BatchEntry::as_stat).collect();
-    let opens: Vec<&Open> = batch.entries.iter().filter_map(BatchEntry::as_open).collect();
-    let mut looked = reads::look_each(view, &stats).into_iter();
-    let mut opened = reads::open_each(view, &opens, BATCH_LOCATIONS_SIZE_MAX).into_iter();
-    let result = |entry: &BatchEntry| {
-        if let Some(stat) = entry.as_stat() {
-            let looked = looked.next().expect("each was looked at above");
-            let looked = asker.looked(stat, looked);
-            return looked.map_or_else(BatchResult::failed, BatchResult::Stat);
-        }
-        let open = entry.as_open().expect("nothing is changed here");
-        let opened = asker.opened(open, opened.next().expect("each was opened above"));
-        opened.map_or_else(BatchResult::failed, BatchResult::Open)
+    let mut looks = BatchLooks::of(view, batch);
+    let result = |entry: &BatchEntry| match (entry.as_stat(), entry.as_open()) {
+        (Some(stat), _) => looks.stat(asker, stat),
+        (_, Some(open)) => looks.open(asker, open),
+        (None, None) => unreachable!("nothing is changed here, and yet: {entry:?}"),
     };
     let results = batch.entries.iter().map(result).collect();
-    assert!(looked.next().is_none(), "what was looked at is some entry's");
-    assert!(opened.next().is_none(), "what was opened is some entry's");
+    looks.end();
     Ok(BatchAnswer { results })
 }
 

@@ -1,8 +1,8 @@
 //! A master that runs with an old copy of its directory for a while, and what may not come of it.
 //!
-//! - SB1: what it does is in no history: nothing is compared with it, and what is known of its own
+//! - SM1: what it does is in no history: nothing is compared with it, and what is known of its own
 //!   directory is kept until that is back.
-//! - SB2: it takes no chunkserver in that has served a later term than the copy knows, so it orders
+//! - SM2: it takes no chunkserver in that has served a later term than the copy knows, so it orders
 //!   nothing: neither that a replica goes, nor anything else (R1, R3).
 
 use crate::checkers::replay_is_state::ReplayIsState;
@@ -41,7 +41,7 @@ impl SetBackMaster {
         self.served.remove(&server);
     }
 
-    /// SB1
+    /// SM1
     pub(crate) fn begin(&mut self, master: NodeId, own: Option<ReplayIsState>) {
         assert!(self.master.is_none(), "one at a time");
         self.master = Some((master, own));
@@ -58,7 +58,7 @@ impl SetBackMaster {
         self.master.as_ref().is_some_and(|(master, _)| *master == node)
     }
 
-    /// SB2; what was reached, if anything.
+    /// SM2; what was reached, if anything.
     pub(crate) fn judge(
         &self,
         seen: &SeenRequest<'_>,

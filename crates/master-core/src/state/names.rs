@@ -224,10 +224,8 @@ impl NameTree {
     }
 
     pub(super) fn resolve(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
-        let Some((directory, name)) = path.as_str().rsplit_once('/') else {
-            return self.walk_down(path);
-        };
-        let Some(parent) = self.paths.get(directory) else { return self.walk_down(path) };
+        let Some(parent) = self.known_directory_of(path) else { return self.walk_down(path) };
+        let name = path.name().unwrap_or_default();
         let child = self.step(parent, name, &mut Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX));
         child.ok_or_else(|| missing(self, (parent, EntryKind::Directory), path))
     }

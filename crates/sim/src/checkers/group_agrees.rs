@@ -101,10 +101,14 @@ impl GroupAgrees {
         self.disks.get(&node).is_some_and(|disk| !disk.may_have.is_empty())
     }
 
-    /// A master has started, and this is on its disk: nothing else has been left there.
+    /// A master has started, and this is on its disk: nothing else has been left there. What a
+    /// later append has put there counts as put by that, with all that came behind it.
     pub(crate) fn found(&mut self, node: NodeId, entries: &[(LogIndex, Bytes)]) {
-        if let Some(disk) = self.disks.get_mut(&node) {
-            disk.may_have.retain(|entry| entries.contains(entry));
+        if let Some(MemberDisk { log, may_have, .. }) = self.disks.get_mut(&node) {
+            let was_put = |(index, bytes): &(LogIndex, Bytes)| {
+                log.get(index).is_some_and(|entry| entry.bytes == *bytes)
+            };
+            may_have.retain(|entry| entries.contains(entry) && !was_put(entry));
         }
     }
 
@@ -226,5 +230,57 @@ impl GroupAgrees {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GroupAgrees;
+    use bytes::Bytes;
+    use cairn_consensus::StoredRecord;
+    use cairn_env_sim::NodeId;
+    use cairn_format::GroupMark;
+    use cairn_types::wire::Message;
+    use cairn_types::{Address, LogIndex, Member, MemberStanding, Members, ServerId, Term};
+
+    fn entries(indexes: std::ops::RangeInclusive<u64>) -> Vec<(LogIndex, Bytes)> {
+        let entry = |index| {
+            let record = StoredRecord { term: Term::new(1), ..StoredRecord::default() };
+            (LogIndex::new(index), record.to_bytes().into())
+        };
+        indexes.map(entry).collect()
+    }
+
+    fn group() -> Members {
+        let member = |id| Member {
+            id: ServerId::new(id),
+            address: Address::new(format!("master{id}")),
+            standing: MemberStanding::Voter,
+        };
+        Members { all: (1..=3).map(member).collect(), ..Members::default() }
+    }
+
+    #[test]
+    fn what_a_failed_append_left_and_a_later_one_put_there_takes_nothing_away() {
+        let (mut group_agrees, members) = (GroupAgrees::default(), group());
+        for node in 0..3 {
+            group_agrees.opened(NodeId(node), ServerId::new(node as u64 + 1), Some(&members));
+            let mark = GroupMark { term: Term::new(1), ..GroupMark::default() };
+            let heard = [(LogIndex::default(), mark.to_bytes().into())];
+            group_agrees.appended(NodeId(node), &heard).expect("a mark");
+        }
+        let (one, other) = (NodeId(0), NodeId(1));
+        group_agrees.appended(one, &entries(1..=3)).expect("one log");
+        group_agrees.may_have(one, &entries(4..=6));
+        group_agrees.appended(one, &entries(4..=9)).expect("one log");
+        group_agrees.found(one, &entries(1..=9));
+        let left = group_agrees.take_may_have(one);
+        group_agrees.appended(one, &left).expect("one log");
+        let committed = group_agrees.appended(other, &entries(1..=9)).expect("one log");
+        assert_eq!(committed.len(), 9, "a majority has all nine");
+        // What nothing else has put there counts now.
+        group_agrees.may_have(one, &entries(10..=11));
+        group_agrees.found(one, &entries(1..=10));
+        assert_eq!(group_agrees.take_may_have(one), entries(10..=10));
     }
 }
