@@ -23,6 +23,8 @@ impl BatchLooks {
     pub(crate) fn of(view: &View<'_>, batch: &Batch) -> Self {
         let stats: Vec<&Stat> = batch.entries.iter().filter_map(BatchEntry::as_stat).collect();
         let opens: Vec<&Open> = batch.entries.iter().filter_map(BatchEntry::as_open).collect();
+        let changes = batch.entries.iter().filter(|entry| entry.is_mutation()).count();
+        assert_eq!(stats.len() + opens.len() + changes, batch.entries.len(), "each is told once");
         Self {
             looked: reads::look_each(view, &stats).into_iter(),
             opened: reads::open_each(view, &opens, BATCH_LOCATIONS_SIZE_MAX).into_iter(),
