@@ -50,6 +50,14 @@ pub struct DiskImage {
     names: NameTable,
 }
 
+impl DiskImage {
+    /// As it is once all that was written is on the disk.
+    pub fn write_back(&mut self) {
+        self.files.lose_unsynced(&mut || Kept::Whole);
+        self.names.lose_unsynced(&mut || true);
+    }
+}
+
 #[derive(Debug)]
 struct DiskState {
     name: String,

@@ -377,11 +377,16 @@ impl Ledger {
         ServerLedger { replicas, boots: self.boots.get(&node).copied().unwrap_or_default() }
     }
 
+    /// Whether a machine has lost its memory since a page was taken.
+    pub(crate) fn has_rebooted_since(&self, node: NodeId, page: &ServerLedger) -> bool {
+        self.boots.get(&node).copied().unwrap_or_default() != page.boots
+    }
+
     /// A node's disk holds what it held when this page was taken.
     pub(crate) fn turn_back(&mut self, node: NodeId, mut page: ServerLedger, at: WorldTime) {
         self.with_absent.insert(node);
         // A mark that was made before the machine's last boot is doubted (R27).
-        let rebooted = self.boots.get(&node).copied().unwrap_or_default() != page.boots;
+        let rebooted = self.has_rebooted_since(node, &page);
         for (handle, chunk) in &mut self.chunks {
             if let Some(before) = chunk.replicas.get(&node) {
                 chunk.set_back.insert(node, before.clone());

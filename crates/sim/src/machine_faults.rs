@@ -205,7 +205,11 @@ impl MachineFaults {
     /// A machine has its own disks again, as they were; it is down for that, and so is the one that
     /// it passed for, which rests. Tells which that is.
     pub(crate) fn give_back(&mut self, sim: &mut Simulation, node: NodeId) -> Option<NodeId> {
-        let OwnDisks { lender, images, page } = self.borrowers.remove(&node)?;
+        let OwnDisks { lender, mut images, page } = self.borrowers.remove(&node)?;
+        if sim.observer.borrow().ledger.has_rebooted_since(node, &page) {
+            // They lay beside it. What was only in its memory would be of a boot that is over.
+            images.iter_mut().for_each(DiskImage::write_back);
+        }
         kill(sim, node);
         kill(sim, lender);
         self.resting.insert(lender);
