@@ -172,6 +172,13 @@ impl Drop for BundleOnItsWay {
     }
 }
 
+/// What stands in the frames of a producer's records. Of a name that was forgotten numbers come
+/// again: who reads a copy of the bytes, in a file where records may stand twice, has to tell the
+/// two apart (R37, R47).
+pub(crate) fn framed_as(name: &str, id: cairn_types::ProducerId) -> ProducerId {
+    ProducerId::of(name, SessionId::new(id.get().into()))
+}
+
 impl SharedProducer {
     fn state(&self) -> MutexGuard<'_, ProducerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -510,9 +517,7 @@ impl Cell {
             return Err(Error::mismatched());
         };
         let OpenedProducer { producer: key, id, epoch, number, cursor, cursor_gone, .. } = opened;
-        // Of a name that was forgotten numbers come again: who reads a copy of the bytes, in a file
-        // where records may stand twice, has to tell the two apart (R37, R47).
-        let framed_as = ProducerId::of(&name, SessionId::new(id.get().into()));
+        let framed_as = framed_as(&name, id);
         let size_max = self.info().config.append_size_max().min(u64::from(PAYLOAD_SIZE_MAX));
         let size_max = usize::try_from(size_max).unwrap_or(usize::MAX);
         let buffer_size = options.buffer_size.clamp(1, u32::MAX as usize);

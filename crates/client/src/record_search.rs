@@ -10,11 +10,12 @@
 //!   there.
 
 use crate::error::Error;
+use crate::producer::framed_as;
 use crate::record_reader::RecordReader;
 use crate::stream::Stream;
 use cairn_format::ProducerId;
 use cairn_protocol::ProducerStatus;
-use cairn_types::{Content, Epoch, SessionId};
+use cairn_types::{Content, Epoch};
 
 /// Of less than that all records are looked at, one after the other.
 const NEAR: u64 = 1 << 20;
@@ -79,9 +80,7 @@ impl Stream {
         if self.file().entry().content != Content::Records {
             return Ok(Some(RecordPlace::Unknown));
         }
-        // As it is framed (`Cell::open_producer`).
-        let session = SessionId::new(known.producer.get().into());
-        let producer = ProducerId::of(&known.name, session);
+        let producer = framed_as(&known.name, known.producer);
         let length = self.length().await?;
         let mut search = RecordSearch { stream: self, producer, holes: Vec::new() };
         search.find(number, length).await.map(Some)
