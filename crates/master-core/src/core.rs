@@ -445,7 +445,7 @@ impl MasterCore {
         }
         let answer = match request {
             ClientToMaster::Stat(stat) => reads::stat(&view, &stat).map(Response::Stat),
-            ClientToMaster::Open(open) => asker.open(&view, &open).map(Response::Open),
+            ClientToMaster::Open(open) => reads::open(asker, &view, &open).map(Response::Open),
             ClientToMaster::Locate(wish) => reads::locate(&view, &wish).map(Response::Locate),
             ClientToMaster::List(list) => reads::list(state, &list).map(Response::List),
             ClientToMaster::ListDeleted(wish) => {

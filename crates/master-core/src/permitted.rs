@@ -2,10 +2,8 @@
 
 use crate::name_mutation::{NameMutation, walk};
 use crate::permissions::Asker;
-use crate::reads;
 use crate::state::{HIDDEN_ROOT, ROOT, State};
 use crate::undelete::what_is_meant;
-use crate::view::View;
 use cairn_protocol::{
     ClientToMaster, ClientToStreams, Create, Delete, ErrorCode, Failure, Find, LeasePurpose, List,
     MakeDirectory, Open, OpenAnswer, Rename, Request, SetAttributes, ShadowQuestion, Snapshot,
@@ -128,11 +126,6 @@ impl Asker<'_> {
     /// What a `Stat` of a batch found, for whoever may go there.
     pub(crate) fn looked<T>(&self, stat: &Stat, found: Result<T, Failure>) -> Result<T, Failure> {
         self.check_way(&stat.path).and(found)
-    }
-
-    /// Opens a file for whoever may.
-    pub(crate) fn open(&self, view: &View<'_>, open: &Open) -> Result<OpenAnswer, Failure> {
-        self.opened(open, reads::open(view, open))
     }
 
     /// What an `Open` found, for whoever may read or write it. What was looked up once is not

@@ -1,6 +1,7 @@
 //! Requests that are answered at once from applied state; they take no lock, because they see
 //! all of a record or nothing of it.
 
+use crate::permissions::Asker;
 use crate::rules::health::Health;
 use crate::rules::reading;
 use crate::state::{EntryRecord, HIDDEN_NAME, HIDDEN_ROOT, ROOT, State};
@@ -95,7 +96,12 @@ pub(crate) fn look_each(view: &View<'_>, wishes: &[&Stat]) -> Vec<Result<Looked,
     std::iter::zip(wishes, found).map(look).collect()
 }
 
-pub(crate) fn open(view: &View<'_>, open: &Open) -> Result<OpenAnswer, Failure> {
+/// Opens a file for whoever may.
+pub(crate) fn open(asker: Asker<'_>, view: &View<'_>, open: &Open) -> Result<OpenAnswer, Failure> {
+    asker.opened(open, found_open(view, open))
+}
+
+fn found_open(view: &View<'_>, open: &Open) -> Result<OpenAnswer, Failure> {
     let id = view.state.resolve(&open.path)?;
     let record = found(view.state, id)?;
     if record.layout == Layout::Stream && open.extents > 0 {

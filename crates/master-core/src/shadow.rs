@@ -157,7 +157,7 @@ impl ShadowCore {
                 Ok(ShadowWord::CellInfo(CellInfoAnswer { cell, config, term }))
             }
             ShadowQuestion::Stat(stat) => reads::stat(&view, stat).map(ShadowWord::Stat),
-            ShadowQuestion::Open(open) => asker.open(&view, open).map(ShadowWord::Open),
+            ShadowQuestion::Open(open) => reads::open(asker, &view, open).map(ShadowWord::Open),
             ShadowQuestion::Locate(wish) => reads::locate(&view, wish).map(ShadowWord::Locate),
             ShadowQuestion::List(list) => reads::list(state, list).map(ShadowWord::List),
             ShadowQuestion::Find(find) => crate::find::find(asker, find).map(ShadowWord::Find),

@@ -2,6 +2,7 @@
 //! for.
 
 use super::World;
+use crate::permissions::Asker;
 use crate::reads::{open, open_each};
 use crate::record::{AddDirectories, AddFile, HideEntry, NewDirectory, OpenChunk};
 use crate::state::{HIDDEN_ROOT, ROOT};
@@ -9,9 +10,10 @@ use cairn_env::Now;
 use cairn_protocol::{BATCH_OPEN_COUNT_MAX, ErrorCode, Failure, Open, OpenAnswer};
 use cairn_types::wire::Message;
 use cairn_types::{
-    CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, MutationName, MutationNumber,
-    SessionId, Time, WallTime,
+    CellPath, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Identity, MutationName,
+    MutationNumber, SessionId, Time, WallTime,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 fn wish(path: &str, first: u64, count: u32) -> Open {
@@ -116,7 +118,9 @@ fn in_company_each_is_told_what_it_is_told_alone() {
         wish("/f", 0, 1),
     ];
     let view = world.chunks.view(world.now(), &world.state);
-    let alone: Vec<_> = wishes.iter().map(|wish| open(&view, wish)).collect();
+    let superuser = Arc::new(Identity::default());
+    let asker = Asker { state: &world.state, who: &superuser };
+    let alone: Vec<_> = wishes.iter().map(|wish| open(asker, &view, wish)).collect();
     let handles = |told: &Result<OpenAnswer, Failure>| {
         let chunks = told.as_ref().map_or(&[][..], |answer| &answer.chunks);
         chunks.iter().map(|chunk| chunk.handle.get()).collect::<Vec<_>>()
