@@ -139,11 +139,16 @@ fn put_clocks_at_bounds(world: &mut SimWorld, nodes: &CellNodes) {
     }
 }
 
-/// The log on a master's disk, told by one like it that never fails a read.
-fn log_on(disk: &SimDisk) -> Option<RecoveredLog> {
+/// A disk that holds the same, and never fails a read: to look at.
+pub(crate) fn like(disk: &SimDisk) -> Arc<dyn Disk> {
     let like = SimDisk::new("a look", DISK_CAPACITY);
     like.restore(&disk.image());
-    OperationLog::read(like.session().as_ref(), CELL, LogIndex::default()).ok()
+    like.session()
+}
+
+/// The log on a master's disk.
+fn log_on(disk: &SimDisk) -> Option<RecoveredLog> {
+    OperationLog::read(like(disk).as_ref(), CELL, LogIndex::default()).ok()
 }
 
 fn add_master(

@@ -14,7 +14,7 @@
 //! - MD3: no client reaches a master that was set back: what it says is of another history.
 
 use super::{FaultInjector, TOLD_WITHIN};
-use crate::cell::DISK_CAPACITY;
+use crate::cell::like;
 use crate::fault_endings::FaultEnd;
 use crate::simulation::Simulation;
 use cairn_env::{Disk, OpenMode};
@@ -22,7 +22,6 @@ use cairn_env_sim::{DiskImage, NodeId, SimDisk, WorldTime};
 use cairn_format::CheckpointRoot;
 use cairn_types::Term;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What a server tells that it has served for so long is on its disk (MD2).
@@ -53,7 +52,7 @@ impl FaultInjector {
             return;
         }
         let disk = sim.world.disks(master)[0].clone();
-        let copy = copy_of(&disk);
+        let copy = like(&disk);
         let files = page_files(&disk, copy.as_ref());
         let (Some(newest), true) = (files.last(), files.len() > 1) else { return };
         let path = format!("checkpoints/{newest:016x}.pages");
@@ -146,13 +145,6 @@ impl FaultInjector {
     pub(super) fn keeps_apart(&self, sim: &Simulation, nodes: &[NodeId]) -> bool {
         self.master_files.is_set_back() && nodes.contains(&sim.nodes.master)
     }
-}
-
-/// A disk that holds the same, and never fails.
-fn copy_of(disk: &SimDisk) -> Arc<dyn Disk> {
-    let copy = SimDisk::new("a look", DISK_CAPACITY);
-    copy.restore(&disk.image());
-    copy.session()
 }
 
 /// The numbers of the page files that checkpoints on a disk name.
