@@ -122,7 +122,6 @@ fn an_image_that_was_written_back_outlasts_a_loss_of_power_and_another_does_not(
         if written_back {
             image.write_back();
         }
-        disk.restore(&image);
         // Of what is in memory alone some may be kept: not in all of these.
         let lose = |seed| {
             disk.restore(&image);
