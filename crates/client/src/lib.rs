@@ -37,6 +37,7 @@
 
 mod attributes;
 mod batch;
+mod bundle_rate;
 mod cell;
 mod error;
 mod exclusive;

@@ -3,13 +3,14 @@
 //! ```text
 //!   append ──► gathered ──► bundles on their way ──► committed, in order
 //!              goes at once where none is on its way, else once it has 1 MiB; or when the oldest
-//!              has waited for `linger`
+//!              has waited for `linger`; more only where many wait that soon go (`bundle_rate.rs`)
 //! ```
 //! - PD1: records have their numbers in the order in which they were taken.
 //! - PD2: a cursor belongs to the last record of its bundle: what comes behind it without a cursor
 //!   of its own begins another bundle.
 //! - PD3: what is taken and not committed has `buffer_size` bytes at the most; who has more waits.
 
+use crate::bundle_rate::{BUNDLE_SIZE_WANTED, BundleRate};
 use crate::cell::Cell;
 use crate::error::Error;
 use crate::file::File;
@@ -26,11 +27,9 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-/// With so many bytes gathered a bundle goes, whatever is on its way.
-const BUNDLE_SIZE_WANTED: usize = 1 << 20;
 /// So many bundles are on their way before the next ones grow beyond that.
 const BUNDLES_UNDER_WAY: usize = 8;
 /// What a record takes of the buffer beside its bytes.
@@ -110,6 +109,8 @@ struct Gathered {
     waiters: Vec<Waiter>,
     /// What they take of the buffer (PD3).
     cost: usize,
+    /// Of its bytes, once they are sent.
+    size: usize,
 }
 
 #[derive(Debug)]
@@ -119,6 +120,7 @@ struct ProducerState {
     gathered: Gathered,
     /// Bundles on their way.
     under_way: usize,
+    rate: BundleRate,
     committed: u64,
     cursor: Option<Cursor>,
     failed: Option<Error>,
@@ -220,7 +222,7 @@ impl SharedProducer {
             };
             return Err(Failure::refused(ErrorCode::RecordTooLarge, why).into());
         }
-        if at + size > most {
+        if at > 0 && at + size > state.rate.limit(most) {
             let framed = state.gathered.bytes.split_off(at);
             self.send(&mut state);
             state.gathered.bytes = framed;
@@ -269,6 +271,7 @@ impl SharedProducer {
         }
         let mut bundle = std::mem::take(&mut state.gathered);
         let (first, count) = (state.next, bundle.count);
+        bundle.size = bundle.bytes.len();
         state.next += count;
         state.under_way += 1;
         let operation = Operation::SendBundle {
@@ -302,6 +305,7 @@ impl SharedProducer {
         } else {
             let number = first + bundle.count - 1;
             state.committed = number;
+            state.rate.add(Instant::now(), bundle.size);
             if let Some(text) = bundle.cursor {
                 let number = RecordNumber::new(number);
                 state.cursor = Some(Cursor { number, text });
@@ -532,6 +536,7 @@ impl Cell {
             next: number.get().saturating_add(1),
             gathered: Gathered::default(),
             under_way: 0,
+            rate: BundleRate::new(Instant::now()),
             committed: number.get(),
             cursor,
             failed: None,

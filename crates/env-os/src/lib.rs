@@ -35,6 +35,8 @@ mod network;
 mod out_queue;
 mod outbound;
 mod outbound_connection;
+#[cfg(test)]
+mod outbound_test;
 mod page_cache;
 mod pipes;
 mod poller;
@@ -42,6 +44,7 @@ mod process_meter;
 mod push_receiver;
 mod reactor;
 mod relays;
+mod routes;
 mod rpc_log_files;
 mod rpc_log_options;
 mod rpc_log_writer;

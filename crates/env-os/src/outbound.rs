@@ -11,9 +11,10 @@
 //! - K2: it is *not done* only where no byte of its frame has gone out, and none will.
 //! - K3: a connection belongs to the server id that the call means: what another server at the
 //!   same address would do is never taken for its doing (R5).
-//!
 //! - K4: where as many connections are open as may be, one that nothing waits on makes way for the
 //!   next; who sends us to many servers takes no more of us than that.
+//! - K5: what is pushed goes by a connection of its own: an order that takes a moment does not wait
+//!   behind megabytes for another chunk of the same server.
 //!
 //! Knows dialled connections. Never sees an accepted one, nor where a push comes from.
 
@@ -22,6 +23,7 @@ use crate::frame_reader::{Arrival, Ended, Expecting, RawMessage};
 use crate::ids::{EpollToken, OutboundId, RelayId};
 use crate::name_lookup::{NameLookup, numbers};
 use crate::outbound_connection::{AnswerTo, OutboundConnection, OutboundStage, PendingCall};
+use crate::routes::{RouteUse, ServerRoutes};
 use crate::rpc_tap::{RpcTap, TappedMessage, TappedReply};
 use crate::socket_options::prepare;
 use crate::timers::LoopAlarm;
@@ -45,6 +47,8 @@ use std::time::Duration;
 const DIAL_TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes of requests that may wait for one connection.
 const CALL_BYTES_MAX: usize = 256 << 20;
+/// A push of so many bytes at the most goes among the calls (K5).
+const PUSH_BESIDE_CALLS_MAX: usize = 64 << 10;
 /// Bytes without an answer that pushes sharing a connection may have together (C3).
 pub(crate) const PUSH_SHARE_MAX: usize = 2 << 20;
 
@@ -59,15 +63,6 @@ pub(crate) struct OutgoingCall {
     pub(crate) deadline: Time,
 }
 
-/// One way to an address: to which server, and by which connection.
-#[derive(Debug)]
-struct Route {
-    server: ServerId,
-    /// For pushes, not for calls.
-    is_bulk: bool,
-    connection: OutboundId,
-}
-
 /// The dialling side.
 #[derive(Debug)]
 pub(crate) struct Outbound {
@@ -76,7 +71,7 @@ pub(crate) struct Outbound {
     connections: BTreeMap<OutboundId, OutboundConnection>,
     connections_max: usize,
     untaken_max: Duration,
-    routes: BTreeMap<Address, Vec<Route>>,
+    routes: ServerRoutes,
     last_id: OutboundId,
     /// Connections with bytes to write, or another reason to be looked at before waiting.
     marked: BTreeSet<OutboundId>,
@@ -90,7 +85,7 @@ impl Outbound {
             connections: BTreeMap::new(),
             connections_max,
             untaken_max,
-            routes: BTreeMap::new(),
+            routes: ServerRoutes::default(),
             last_id: OutboundId::default(),
             marked: BTreeSet::new(),
         }
@@ -119,11 +114,14 @@ impl Outbound {
         if deadline <= cx.now {
             return Err(Failure::not_done(ErrorCode::DeadlineExceeded, too_late(&to)));
         }
-        let routes = self.routes.get(&to).map(Vec::as_slice).unwrap_or_default();
-        let known = routes.iter().find(|route| route.server == server && !route.is_bulk);
+        let usage = match &request {
+            Request::Push(_) if payload.len() > PUSH_BESIDE_CALLS_MAX => RouteUse::Data,
+            _ => RouteUse::Calls,
+        };
+        let known = self.routes.to((&to, server), usage).next();
         let to_id = match known {
-            Some(route) => route.connection,
-            None => self.dial(cx, &to, server, false)?,
+            Some(id) => id,
+            None => self.dial(cx, &to, server, usage)?,
         };
         let connection = self.connections.get_mut(&to_id).expect("routes lead to connections");
         if connection.backlog() > CALL_BYTES_MAX {
@@ -157,7 +155,7 @@ impl Outbound {
     ) -> Result<OutboundId, Failure> {
         let id = match self.free_for_push(next, size) {
             Some(id) => id,
-            None => self.dial(cx, &next.address, next.server, true)?,
+            None => self.dial(cx, &next.address, next.server, RouteUse::Relays)?,
         };
         let connection = self.connections.get_mut(&id).expect("found or dialled just now");
         let answer_to = |_| AnswerTo::Relay(relay, size);
@@ -171,13 +169,11 @@ impl Outbound {
 
     /// A connection on which a push of `size` bytes waits for nobody (C3).
     fn free_for_push(&self, next: &ReplicaAt, size: usize) -> Option<OutboundId> {
-        let routes = self.routes.get(&next.address)?;
-        let mut bulk = routes.iter().filter(|route| route.is_bulk && route.server == next.server);
-        let has_room = |id: OutboundId| {
-            let connection = self.connections.get(&id).expect("routes lead to connections");
+        let mut relays = self.routes.to((&next.address, next.server), RouteUse::Relays);
+        relays.find(|id| {
+            let connection = self.connections.get(id).expect("routes lead to connections");
             connection.has_room_for_push(size, PUSH_SHARE_MAX)
-        };
-        bulk.find(|route| has_room(route.connection)).map(|route| route.connection)
+        })
     }
 
     /// The next bytes of a push; `last` ends it.
@@ -205,7 +201,7 @@ impl Outbound {
         cx: &mut NetworkContext,
         address: &Address,
         server: ServerId,
-        is_bulk: bool,
+        usage: RouteUse,
     ) -> Result<OutboundId, Failure> {
         let unreachable = |why: &dyn std::fmt::Display| {
             let why = format!("cannot reach {address}: {why}");
@@ -236,8 +232,7 @@ impl Outbound {
         let connection = OutboundConnection::new(wire, stage, to, patience, cx.now);
         let earlier = self.connections.insert(id, connection);
         assert!(earlier.is_none(), "a connection's id is never used again");
-        let route = Route { server, is_bulk, connection: id };
-        self.routes.entry(address.clone()).or_default().push(route);
+        self.routes.add((address, server), usage, id);
         Ok(id)
     }
 
@@ -469,11 +464,7 @@ impl Outbound {
         // Gone already: several may find out at once.
         let Some(mut connection) = self.connections.remove(&id) else { return };
         cx.timers.cancel(connection.patience);
-        let routes = self.routes.get_mut(&connection.address).expect("as long as it lives");
-        routes.retain(|route| route.connection != id);
-        if routes.is_empty() {
-            self.routes.remove(&connection.address);
-        }
+        self.routes.remove(&connection.address, id);
         for pending in connection.take_all_pending() {
             let failure = if connection.has_left(&pending) {
                 lost(&connection.address, why)
@@ -506,7 +497,7 @@ impl Outbound {
 
     #[cfg(test)]
     pub(crate) fn ids_to(&self, address: &Address) -> Vec<OutboundId> {
-        self.routes.get(address).into_iter().flatten().map(|route| route.connection).collect()
+        self.routes.ids_to(address)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Calls: dialled on demand, one kept connection per pair, handshake first, each completed once.
+//! Calls: dialled on demand, one kept connection per pair and another for pushes, handshake first,
+//! each completed once.
 //!
 //! ```text
 //!   call ─► dial ─► Hello ──► judge_hello ──► Welcome ─► frames … ─► answer
@@ -9,8 +10,8 @@
 
 use crate::clock::WorldTime;
 use crate::network::{
-    CallOwner, ConnectionEnd, ConnectionState, Delivery, Direction, FrameMessage, NetworkHandler,
-    OpenCall, SimConnection, SimFrame, SimPipe,
+    CallOwner, ConnectionEnd, ConnectionState, Delivery, Direction, FrameMessage, KeptWay,
+    NetworkHandler, OpenCall, SimConnection, SimFrame, SimPipe,
 };
 use crate::node::{DeathCause, NodeId};
 use crate::queue::ScheduledEvent;
@@ -49,9 +50,10 @@ impl NetworkHandler<'_> {
             let failure = unreachable(to, Outcome::NotDone, "no such host");
             return self.fail_soon(from, owner, failure);
         };
-        let id = match self.network.kept.get(&(from, target)) {
+        let way = KeptWay { from, to: target, pushes: matches!(request, Request::Push(_)) };
+        let id = match self.network.kept.get(&way) {
             Some(id) => *id,
-            None => match self.dial(from, target, to, server) {
+            None => match self.dial(way, to, server) {
                 Ok(id) => id,
                 Err(failure) => return self.fail_soon(from, owner, failure),
             },
@@ -89,11 +91,11 @@ impl NetworkHandler<'_> {
 
     fn dial(
         &mut self,
-        from: NodeId,
-        to: NodeId,
+        way: KeptWay,
         address: &Address,
         expects: ServerId,
     ) -> Result<ConnectionId, Failure> {
+        let KeptWay { from, to, .. } = way;
         let Some(hello) = self.nodes[from.0].hello.clone() else {
             return Err(unreachable(address, Outcome::NotDone, "the caller has no identity yet"));
         };
@@ -107,6 +109,7 @@ impl NetworkHandler<'_> {
                 from_life: self.nodes[from.0].life,
                 to,
                 to_life: None,
+                pushes: way.pushes,
                 caller: Role::default(),
                 address: address.clone(),
                 state: ConnectionState::Dialling,
@@ -118,7 +121,7 @@ impl NetworkHandler<'_> {
                 listener_knows: false,
             },
         );
-        self.network.kept.insert((from, to), id);
+        self.network.kept.insert(way, id);
         let hello = Request::Hello(Hello { expects, ..hello });
         self.send(id, Direction::There, SimFrame::request(HANDSHAKE, &hello, Bytes::new()));
         let at = self.time.now.after(DIAL_TIMEOUT);
@@ -317,9 +320,9 @@ impl NetworkHandler<'_> {
     fn end_dialling(&mut self, id: ConnectionId, failure: &Failure) {
         // C1.
         let Some(connection) = self.network.connections.get_mut(&id) else { return };
-        let (from, to, life) = (connection.from, connection.to, connection.from_life);
+        let (from, way, life) = (connection.from, connection.way(), connection.from_life);
         let calls = std::mem::take(&mut connection.calls);
-        self.network.kept.remove(&(from, to));
+        self.network.kept.remove(&way);
         self.break_connection(id);
         for call in calls.into_values() {
             self.complete(from, life, call.owner, Err(failure.clone()));
@@ -381,11 +384,11 @@ impl NetworkHandler<'_> {
 
     fn lost_by_dialler(&mut self, id: ConnectionId) {
         let connection = self.network.connections.get_mut(&id).expect("checked by lost");
-        let (from, to, life) = (connection.from, connection.to, connection.from_life);
+        let (from, way, life) = (connection.from, connection.way(), connection.from_life);
         let address = connection.address.clone();
         let calls = std::mem::take(&mut connection.calls);
-        if self.network.kept.get(&(from, to)) == Some(&id) {
-            self.network.kept.remove(&(from, to));
+        if self.network.kept.get(&way) == Some(&id) {
+            self.network.kept.remove(&way);
         }
         for call in calls.into_values() {
             let outcome = if call.unsent.is_some() { Outcome::NotDone } else { Outcome::Unknown };

@@ -152,6 +152,8 @@ pub(crate) struct SimConnection {
     pub(crate) from: NodeId,
     pub(crate) from_life: u64,
     pub(crate) to: NodeId,
+    /// For pushes, not for calls.
+    pub(crate) pushes: bool,
     /// The listener's life that accepted it.
     pub(crate) to_life: Option<u64>,
     /// What the dialler said that it is; before its handshake, whatever may ask least.
@@ -167,6 +169,11 @@ pub(crate) struct SimConnection {
 }
 
 impl SimConnection {
+    /// What it is kept for.
+    pub(crate) fn way(&self) -> KeptWay {
+        KeptWay { from: self.from, to: self.to, pushes: self.pushes }
+    }
+
     pub(crate) fn pipe(&mut self, direction: Direction) -> &mut SimPipe {
         match direction {
             Direction::There => &mut self.there,
@@ -194,13 +201,22 @@ pub type StallFilter = Box<dyn FnMut(&SeenRequest<'_>) -> bool>;
 /// Tells what arrives in an answer's place, where it is not the answer that was given.
 pub type AnswerForger = Box<dyn FnMut(&SeenAnswer<'_>) -> Option<Answer>>;
 
+/// A way for which a node keeps a connection: pushes have one of their own, for calls wait behind
+/// no data (E4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KeptWay {
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) pushes: bool,
+}
+
 /// All connections, and where frames do not get through.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) by_address: BTreeMap<Address, NodeId>,
     pub(crate) connections: BTreeMap<ConnectionId, SimConnection>,
-    /// The connection that a node keeps to another.
-    pub(crate) kept: BTreeMap<(NodeId, NodeId), ConnectionId>,
+    /// The connections that a node keeps to others.
+    pub(crate) kept: BTreeMap<KeptWay, ConnectionId>,
     pub(crate) next_connection: u64,
     /// What the first sends does not reach the second.
     pub(crate) blocked: BTreeSet<(NodeId, NodeId)>,

@@ -1,7 +1,9 @@
 //! What can go wrong with connections: they break after any prefix, stall, or carry nothing one
 //! way (N2).
 
-use crate::network::{ConnectionEnd, ConnectionState, Direction, NetworkHandler, SimFrame};
+use crate::network::{
+    ConnectionEnd, ConnectionState, Direction, KeptWay, NetworkHandler, SimFrame,
+};
 use crate::node::{DeathCause, NodeId};
 use crate::queue::ScheduledEvent;
 use cairn_env::ConnectionId;
@@ -20,7 +22,7 @@ impl NetworkHandler<'_> {
         for id in touched {
             self.break_connection(id);
         }
-        self.network.kept.retain(|(from, _), _| *from != node);
+        self.network.kept.retain(|way, _| way.from != node);
     }
 
     /// Breaks one connection after an unknown prefix of what is under way (E4, N2).
@@ -94,11 +96,13 @@ impl NetworkHandler<'_> {
         }
     }
 
-    /// Breaks the connection that one machine keeps to another, if there is one.
+    /// Breaks the connections that one machine keeps to another, if there are any.
     pub(crate) fn break_between(&mut self, from: NodeId, to: NodeId) {
-        if let Some(id) = self.network.kept.get(&(from, to)).copied() {
-            self.time.reach("connection broken");
-            self.break_connection(id);
+        for pushes in [false, true] {
+            if let Some(id) = self.network.kept.get(&KeptWay { from, to, pushes }).copied() {
+                self.time.reach("connection broken");
+                self.break_connection(id);
+            }
         }
     }
 

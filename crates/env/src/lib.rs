@@ -14,8 +14,9 @@
 //! - E1: every `Call`, `Wake` and `Disk` effect completes exactly once, unless the process ends.
 //! - E2: a call's completion comes at its deadline at the latest; then it is *unknown*.
 //! - E3: jobs of one lane run one after the other, in the order of their effects.
-//! - E4: frames between two parties arrive in the order sent, until the connection breaks; after
-//!   that an unknown number of the last ones may or may not have arrived.
+//! - E4: calls from one party to another arrive in the order sent, and so do its own pushes, until
+//!   the connection breaks; after that an unknown number of the last ones may or may not have
+//!   arrived. A call may overtake pushes, and a push calls: neither waits behind the other.
 //! - E5: pushed data is verified before it is kept or passed on; bulk bytes pass below the seam.
 
 pub mod buffer_pool;

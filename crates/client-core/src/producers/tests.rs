@@ -514,6 +514,27 @@ fn a_slow_server_is_waited_for_a_while_and_then_left_out() {
 }
 
 #[test]
+fn who_is_late_with_the_data_is_not_told_of_the_bundle_and_left_with_the_chunk() {
+    let (mut client, producer) = producer();
+    client.start(bundle(producer, 11, 1, 10));
+    allocate(&mut client, &[1]);
+    let broken = Err(Failure::unknown(ErrorCode::DeadlineExceeded, "no answer in time"));
+    let chain = client.call();
+    client.tell(&chain, broken);
+    let apart = [(); 3].map(|()| client.call());
+    for call in &apart[..2] {
+        client.tell(call, Ok(Response::Push(PushAnswer {})));
+    }
+    client.assert_asks_nobody();
+    client.pass(Duration::from_millis(1_100));
+    let told = extends(&mut client, 2);
+    assert!(told.iter().all(|(_, call)| call.to != apart[2].to), "BS4: {told:?}");
+    told.iter().for_each(|it| stored(&mut client, it));
+    let asked = commit(&mut client, &[CommitOutcome::Committed], 11);
+    assert_eq!(holders(&asked.bundles[0]).len(), 2);
+}
+
+#[test]
 fn who_leaves_its_last_chunk_asks_for_another_at_once() {
     let (mut client, producer) = producer();
     client.start(bundle(producer, 11, 1, 10));

@@ -10,6 +10,8 @@
 //!   that a gap is never asked for.
 //! - BS2: whatever goes to a chunk's place again is the same bytes under the same name.
 //! - BS3: once enough hold it, who is slow is not waited for long: the producer leaves the chunk.
+//! - BS4: it hears of a bundle only once it has its data, or may have: what it is told does not
+//!   wait behind pushes (E4).
 
 use crate::context::ClientContext;
 use crate::ids::TaskId;
@@ -167,7 +169,7 @@ impl BundleStore {
         let push = *self.push.get_or_insert_with(|| cx.client.next_push());
         let block_offset = self.place.offset % u64::from(cx.client.cell().block_size);
         let (bytes, checksums) = (self.bytes.clone(), self.checksums.clone());
-        DataToPush { push, bytes, checksums, block_offset, haste: PushHaste::Short }
+        DataToPush { push, bytes, checksums, block_offset, haste: PushHaste::ShortForAll }
     }
 
     fn begin_push(
@@ -192,10 +194,15 @@ impl BundleStore {
         }
         let targets = if self.rounds == 0 { self.servers.clone() } else { self.lacking.clone() };
         let progress = data.progress();
+        let lacks = |server| progress.has_failed(server) || progress.is_awaited_of(server);
         let (failed, left): (Vec<_>, Vec<_>) =
-            targets.into_iter().partition(|replica| progress.has_failed(replica.server));
+            targets.into_iter().partition(|replica| lacks(replica.server));
         for replica in failed {
-            let why = format!("the data of a bundle could not be pushed to {}", replica.address);
+            let why = match progress.has_failed(replica.server) {
+                true => format!("the data of a bundle could not be pushed to {}", replica.address),
+                // Told of it now, it would lack the data, which goes by another connection (BS4).
+                false => format!("{} did not take a bundle's data in time", replica.address),
+            };
             let failure = Failure::not_done(ErrorCode::Unreachable, why);
             self.failed.insert(replica.server, failure);
         }

@@ -6,7 +6,6 @@
 //!   (`push_window.rs`).
 
 use crate::tasks::push_progress::{FailedPush, PushProgress};
-use crate::tasks::push_window::LATE_DOUBLINGS_MAX;
 use crate::tasks::task_context::TaskContext;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
@@ -14,11 +13,16 @@ use cairn_protocol::{ErrorCode, Failure, Push, Rpc};
 use cairn_types::{BlockChecksums, PushId, ReplicaAt};
 use std::time::Duration;
 
+/// The time that the same data is waited for is doubled so often at most.
+const LATE_DOUBLINGS_MAX: u32 = 4;
+
 /// How long a chain is waited for before the data goes another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushHaste {
     /// There is another chunk for it.
     Short,
+    /// The same, but whoever has it late is left with the chunk.
+    ShortForAll,
     /// It has to go to this chunk.
     Long,
 }
@@ -84,7 +88,7 @@ impl DataPush {
         }
         let grace = match self.data.haste {
             PushHaste::Short => cx.client.impatience() / 4,
-            PushHaste::Long => cx.client.impatience(),
+            PushHaste::ShortForAll | PushHaste::Long => cx.client.impatience(),
         };
         cx.set_alarm(grace);
     }
@@ -106,21 +110,22 @@ impl DataPush {
             chain: rest.to_vec(),
             block_size,
         };
-        let late = self.late.max(cx.client.push_window.slowness()).min(LATE_DOUBLINGS_MAX);
-        let patience = self.patience(cx, rest.is_empty()) * (1 << late);
+        let usual = self.usual_patience(cx, rest.is_empty());
+        let again = usual * (1 << self.late.min(LATE_DOUBLINGS_MAX));
+        let patience = cx.client.push_window.patience(usual).max(again);
         let to = (first.address.clone(), first.server);
         let call = cx.call(to, request, bytes.clone(), patience);
         self.progress.sent(call, first.server);
     }
 
-    /// How long a push is waited for where the line is not slow.
-    fn patience(&self, cx: &TaskContext<'_>, to_one: bool) -> Duration {
-        // A second more for each MiB, so that a slow network is not taken for a dead server.
-        let for_size = Duration::from_secs(self.data.bytes.len() as u64 >> 20);
+    /// How long a push is waited for on a fast line.
+    fn usual_patience(&self, cx: &TaskContext<'_>, to_one: bool) -> Duration {
+        // A second more for each MB, so that a slow network is not taken for a dead server.
+        let for_size = Duration::from_micros(self.data.bytes.len() as u64);
         // A chain is as slow as its slowest, and there is another way for the data.
         let patience = match self.data.haste {
             _ if to_one => cx.client.patience(),
-            PushHaste::Short => cx.client.impatience(),
+            PushHaste::Short | PushHaste::ShortForAll => cx.client.impatience(),
             PushHaste::Long => cx.client.patience() / 2,
         };
         patience + for_size
@@ -137,13 +142,13 @@ impl DataPush {
         result: Result<Answer, Failure>,
     ) -> Result<(), FailedPush> {
         let result = Push::answer(result.map(|answer| answer.response));
+        let usual = self.usual_patience(cx, self.is_apart() || self.chain.len() == 1);
         match &result {
             Ok(_) => {
-                let usual = self.patience(cx, self.is_apart() || self.chain.len() == 1);
                 cx.client.push_window.in_time(cx.now(), cx.id, usual);
             }
             Err(failure) if failure.code == ErrorCode::DeadlineExceeded => {
-                cx.client.push_window.late(cx.now(), cx.id);
+                cx.client.push_window.late(cx.now(), cx.id, usual);
                 self.late += 1;
             }
             // It says nothing of how long the line is.

@@ -108,6 +108,11 @@ impl PushProgress {
         self.apart
     }
 
+    /// Whether a push to this server alone is under way.
+    pub(crate) fn is_awaited_of(&self, server: ServerId) -> bool {
+        self.apart && self.pending.values().any(|first| *first == server)
+    }
+
     /// Whether a server is known not to have the data.
     pub(crate) fn has_failed(&self, server: ServerId) -> bool {
         self.failed.contains(&server)

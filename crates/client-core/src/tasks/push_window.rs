@@ -14,9 +14,9 @@
 //! - PW2: a limit is halved once for all that were sent before it was halved last: they stood in
 //!   the same line.
 //! - PW3: whoever waits has its turn in the order in which it came.
-//! - PW4: while the line is slow, all that is pushed is waited for longer: twice as long after each
-//!   halving, and half of that after a push that took little of its time. Else each new piece would
-//!   be sent twice, once to find out what the one before it has found out.
+//! - PW4: a push is waited for several times as long as pushes took lately, and twice as long as
+//!   before after each halving: who stands in a slow line learns how slow it is from those before
+//!   it, and not by being sent twice. Who knows nothing yet takes the line for a slow one.
 //! - PW5: more may go only after a push that took a small part of its time: by as much as it was,
 //!   until one is late, and by a little then. Who began with all that it has would learn how slow
 //!   the line is by sending all of it twice.
@@ -29,11 +29,13 @@ use std::time::Duration;
 /// Bytes on their way at once, at first and at the most.
 const LIMIT_FIRST: u64 = 2 << 20;
 const LIMIT_MAX: u64 = 256 << 20;
-/// Of the time that a push is waited for, this part is soon (PW5).
-const SOON_PART: u32 = 4;
-
-/// The time that pushes are waited for is doubled so often at most.
-pub(crate) const LATE_DOUBLINGS_MAX: u32 = 4;
+/// Of the time that a push is waited for on a fast line, this part is soon (PW5).
+const SOON_PART: u32 = 2;
+/// What pushes are taken to last before one has ended, and at the most, and how many times that
+/// they are waited for (PW4).
+const LASTING_FIRST: Duration = Duration::from_secs(1);
+const LASTING_MAX: Duration = Duration::from_secs(10);
+const LASTING_TIMES: u32 = 3;
 
 /// Data on its way.
 #[derive(Debug)]
@@ -48,8 +50,8 @@ pub(crate) struct PushWindow {
     limit: u64,
     /// When it was halved last; not yet, where a push that ends soon doubles what may go (PW5).
     halved: Option<Time>,
-    /// How often the time that pushes are waited for is doubled (PW4).
-    slowness: u32,
+    /// What pushes lasted lately: the longest, forgotten by halves (PW4).
+    lasting: Duration,
     on_their_way: BTreeMap<TaskId, OnItsWay>,
     /// The sum of them.
     size: u64,
@@ -59,8 +61,8 @@ pub(crate) struct PushWindow {
 impl Default for PushWindow {
     fn default() -> Self {
         let (on_their_way, waiting) = (BTreeMap::new(), VecDeque::new());
-        let (limit, halved, slowness) = (LIMIT_FIRST, None, 0);
-        Self { limit, halved, slowness, on_their_way, size: 0, waiting }
+        let (limit, halved, lasting) = (LIMIT_FIRST, None, LASTING_FIRST);
+        Self { limit, halved, lasting, on_their_way, size: 0, waiting }
     }
 }
 
@@ -97,31 +99,31 @@ impl PushWindow {
         self.size += size;
     }
 
-    /// How often the time that a push is waited for is to be doubled (PW4).
-    pub(crate) fn slowness(&self) -> u32 {
-        self.slowness
+    /// How long a push is to be waited for, where it would be `usual` on a fast line (PW4).
+    pub(crate) fn patience(&self, usual: Duration) -> Duration {
+        usual + self.lasting * LASTING_TIMES
     }
 
-    /// A push ended in time, for which `usual` would be waited where the line is not slow: once one
-    /// was late, a window that is full of such grows by about one of them (PW5).
+    /// A push ended in time, for which `usual` would be waited on a fast line: once one was late, a
+    /// window that is full of such grows by about one of them (PW5).
     pub(crate) fn in_time(&mut self, now: Time, task: TaskId, usual: Duration) {
         let Some(OnItsWay { size, since }) = self.on_their_way.get(&task) else { return };
-        if now.since(*since) * SOON_PART < usual {
+        let took = now.since(*since);
+        if took * SOON_PART < usual {
             let a_little = size.saturating_mul(*size) / self.limit;
             let more = if self.halved.is_none() { *size } else { a_little.max(1) };
             self.limit = (self.limit + more).min(LIMIT_MAX);
         }
-        if now.since(*since) * 2 < usual * (1 << self.slowness.saturating_sub(1)) {
-            self.slowness = self.slowness.saturating_sub(1);
-        }
+        self.lasting = (self.lasting / 2).max(took).min(LASTING_MAX);
     }
 
-    /// A push was not answered in time (PW2).
-    pub(crate) fn late(&mut self, now: Time, task: TaskId) {
+    /// A push was not answered in time, for which `usual` would be waited on a fast line (PW2).
+    pub(crate) fn late(&mut self, now: Time, task: TaskId, usual: Duration) {
         let Some(OnItsWay { since, .. }) = self.on_their_way.get(&task) else { return };
         if self.halved.is_none_or(|halved| *since >= halved) {
             (self.limit, self.halved) = ((self.size / 2).max(1), Some(now));
-            self.slowness = (self.slowness + 1).min(LATE_DOUBLINGS_MAX);
+            let twice_as_patient = self.lasting * 2 + usual / LASTING_TIMES;
+            self.lasting = twice_as_patient.min(LASTING_MAX);
         }
         assert!((1..=LIMIT_MAX).contains(&self.limit), "a limit lets something go (PW1)");
     }
@@ -138,7 +140,7 @@ impl PushWindow {
 
 #[cfg(test)]
 mod tests {
-    use super::{LATE_DOUBLINGS_MAX, LIMIT_FIRST, LIMIT_MAX, PushWindow};
+    use super::{LASTING_FIRST, LASTING_MAX, LASTING_TIMES, LIMIT_FIRST, LIMIT_MAX, PushWindow};
     use crate::ids::TaskId;
     use cairn_types::Time;
     use std::time::Duration;
@@ -153,8 +155,9 @@ mod tests {
         for id in 1..=8 {
             assert!(window.begin(at(1), TaskId(id), 10), "nothing is late so far");
         }
-        window.late(at(2), TaskId(1));
-        window.late(at(2), TaskId(2));
+        let usual = Duration::from_secs(1);
+        window.late(at(2), TaskId(1), usual);
+        window.late(at(2), TaskId(2), usual);
         assert_eq!(window.limit, 40, "they stood in one line");
         window.leave(TaskId(1));
         assert!(!window.begin(at(2), TaskId(1), 30));
@@ -165,7 +168,7 @@ mod tests {
         assert_eq!(window.next_turn(at(3)), Some(TaskId(1)));
         assert_eq!(window.next_turn(at(3)), None);
         window.leave(TaskId(9));
-        window.late(at(4), TaskId(1));
+        window.late(at(4), TaskId(1), usual);
         assert_eq!(window.limit, 20);
         window.leave(TaskId(1));
         window.leave(TaskId(8));
@@ -177,19 +180,19 @@ mod tests {
     fn while_they_end_in_time_more_may_go_up_to_a_limit() {
         let mut window = PushWindow::default();
         window.begin(at(1), TaskId(1), 10);
-        window.late(at(2), TaskId(1));
+        window.late(at(2), TaskId(1), Duration::from_millis(1));
         assert_eq!(window.limit, 5);
         let mut before = window.limit;
         for _ in 0..100 {
-            window.in_time(at(3), TaskId(1), Duration::from_millis(9));
+            window.in_time(at(3), TaskId(1), Duration::from_millis(5));
             assert!(window.limit > before);
             before = window.limit;
         }
         assert!(before >= 40, "{before}");
-        window.in_time(at(3), TaskId(1), Duration::from_millis(8));
-        assert_eq!(window.limit, before, "PW5: a quarter of its time is not soon");
+        window.in_time(at(3), TaskId(1), Duration::from_millis(4));
+        assert_eq!(window.limit, before, "PW5: half of its time is not soon");
         window.limit = LIMIT_MAX;
-        window.in_time(at(3), TaskId(1), Duration::from_millis(9));
+        window.in_time(at(3), TaskId(1), Duration::from_millis(5));
         assert_eq!(window.limit, LIMIT_MAX);
     }
 
@@ -202,7 +205,7 @@ mod tests {
         window.in_time(at(100), TaskId(1), soon);
         window.in_time(at(100), TaskId(2), soon);
         assert_eq!(window.limit, 2 * LIMIT_FIRST);
-        window.late(at(2000), TaskId(1));
+        window.late(at(2000), TaskId(1), soon);
         window.leave(TaskId(2));
         let before = window.limit;
         window.in_time(at(100), TaskId(1), soon);
@@ -210,25 +213,30 @@ mod tests {
     }
 
     #[test]
-    fn while_the_line_is_slow_pushes_are_waited_for_longer_and_no_longer_than_that() {
+    fn a_push_is_waited_for_several_times_as_long_as_pushes_took_lately() {
         let (mut window, usual) = (PushWindow::default(), Duration::from_secs(1));
+        let unknown = usual + LASTING_FIRST * LASTING_TIMES;
+        assert_eq!(window.patience(usual), unknown, "nobody knows the line");
+        let took = |window: &mut PushWindow, millis: u64| {
+            window.begin(at(1), TaskId(1), 10);
+            window.in_time(at(1 + millis), TaskId(1), usual);
+            window.leave(TaskId(1));
+            window.patience(usual)
+        };
+        assert_eq!(took(&mut window, 2_000), usual + Duration::from_secs(6));
+        let waited = [1, 1, 1].map(|millis| took(&mut window, millis).as_millis());
+        assert_eq!(waited, [4_000, 2_500, 1_750], "one that ended soon is no reason to forget all");
+        let at_last = (0..20).map(|_| took(&mut window, 1)).last();
+        assert_eq!(at_last, Some(usual + Duration::from_millis(3)), "a fast line");
         for round in 0..8 {
-            let now = at(1 + 10_000 * round);
+            let (now, before) = (at(10_000 * (round + 1)), window.patience(usual));
             window.begin(now, TaskId(1), 10);
             window.begin(now, TaskId(2), 10);
-            (1..=2).for_each(|id| window.late(now + usual, TaskId(id)));
-            let known = u32::try_from(round + 1).expect("small").min(LATE_DOUBLINGS_MAX);
-            assert_eq!(window.slowness(), known, "once for all that stood in one line");
+            (1..=2).for_each(|id| window.late(now + before, TaskId(id), usual));
+            let most = usual + LASTING_MAX * LASTING_TIMES;
+            let (after, twice) = (window.patience(usual), (2 * before).min(most));
+            assert!(twice.abs_diff(after) < Duration::from_micros(1), "once for all in one line");
             (1..=2).for_each(|id| window.leave(TaskId(id)));
         }
-        let mut waited = |millis: u64| {
-            window.begin(at(100_000), TaskId(3), 10);
-            window.in_time(at(100_000 + millis), TaskId(3), usual);
-            window.leave(TaskId(3));
-            window.slowness()
-        };
-        assert_eq!(waited(4_001), 4, "half the time would have been little more than enough");
-        assert_eq!(waited(3_999), 3);
-        assert_eq!([400, 400, 400, 400].map(waited), [2, 1, 0, 0]);
     }
 }

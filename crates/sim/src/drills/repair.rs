@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cairn_protocol::{ChunkCounts, Response, Status};
 use cairn_types::Content;
 use cairn_types::planted::Rule;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -75,7 +76,7 @@ fn what_a_dead_server_held_is_whole_and_told_so(script: &mut DrillScript) -> Ver
     await_whole(script)
 }
 
-/// One of three replicas is gone for ever. A client writes byte after byte while the chunk is
+/// One of three replicas is gone for ever. A client writes bytes after bytes while the chunk is
 /// cloned, until the clone has joined. In that moment all others die: the clone has all that was
 /// acknowledged before.
 fn a_clone_joins_while_a_client_writes(script: &mut DrillScript) -> Verdict {
@@ -88,17 +89,24 @@ fn a_clone_joins_while_a_client_writes(script: &mut DrillScript) -> Verdict {
     script.kill(dead);
     // It is left out by this one.
     script.write(0, file, 5, b"x")?;
-    let mut length = 6;
-    loop {
-        let bytes = Bytes::from_static(b"x");
-        let write = script.ask(0, ClientOp::Write { file, offset: length, bytes, sync: false });
-        let or_joined = "the write is acknowledged, or the clone has joined";
-        script.until(or_joined, |it| it.ended(write).is_some() || it.set_size(chunk) == 3)?;
-        if script.set_size(chunk) == 3 {
-            break;
+    // So many at a time, of two clients, that one is always between the primary and the others.
+    let (mut length, mut under_way) = (6, VecDeque::new());
+    while script.set_size(chunk) < 3 {
+        while under_way.len() < 8 {
+            let (offset, bytes) = (length + under_way.len() as u64, Bytes::from_static(b"x"));
+            let write = ClientOp::Write { file, offset, bytes, sync: false };
+            under_way.push_back(script.ask((offset % 2) as usize, write));
         }
-        script.wait(write).map_err(|failure| failure.to_string())?;
-        length += 1;
+        let oldest = under_way[0];
+        let or_joined = "a write is acknowledged, or the clone has joined";
+        script.until(or_joined, |it| it.ended(oldest).is_some() || it.set_size(chunk) == 3)?;
+        while let Some(oldest) = under_way.front().copied()
+            && script.ended(oldest).is_some()
+        {
+            script.wait(oldest).map_err(|failure| failure.to_string())?;
+            under_way.pop_front();
+            length += 1;
+        }
     }
     for server in old.into_iter().filter(|it| *it != dead) {
         script.kill(server);
