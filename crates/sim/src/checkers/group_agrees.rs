@@ -198,12 +198,24 @@ impl GroupAgrees {
     /// # Errors
     /// Where not all of it is committed.
     pub(crate) fn stood_for(&self, index: LogIndex) -> Result<Vec<(LogIndex, Bytes)>, String> {
+        let all = self.committed_behind(LogIndex::default(), index)?;
+        Ok(all.map(|(index, bytes)| (*index, bytes.clone())).collect())
+    }
+
+    /// What is committed from behind one record up to another.
+    ///
+    /// # Errors
+    /// Where not all of it is committed.
+    pub(crate) fn committed_behind(
+        &self,
+        before: LogIndex,
+        index: LogIndex,
+    ) -> Result<impl Iterator<Item = (&LogIndex, &Bytes)>, String> {
         if index > self.committed {
             let last = self.committed;
             return Err(format!("record {index} was given as applied; {last} is committed"));
         }
-        let all = self.log.range(..=index);
-        Ok(all.map(|(index, bytes)| (*index, bytes.clone())).collect())
+        Ok(self.log.range(before.next()..).take_while(move |(at, _)| **at <= index))
     }
 
     /// A master has applied these.

@@ -46,16 +46,13 @@ impl ShadowIsPrefix {
         answer: &AskShadowAnswer,
         group: &GroupAgrees,
     ) -> Verdict {
-        let log = group.stood_for(answer.applied)?;
         let state = self.replayed.entry(node).or_default();
         if state.applied() > answer.applied {
             // It has started anew, from an older checkpoint.
             *state = State::default();
         }
-        for (index, bytes) in log.into_iter().filter(|(index, _)| *index > LogIndex::default()) {
-            if index > state.applied() {
-                replay(state, index, &bytes)?;
-            }
+        for (index, bytes) in group.committed_behind(state.applied(), answer.applied)? {
+            replay(state, *index, bytes)?;
         }
         compare(state, &ask.question, &answer.word)?;
         let Some(behind_ms) = answer.behind_ms else { return Ok(()) };
