@@ -4,17 +4,22 @@
 //!   does it through this room. Each page that is written asks for it.
 
 use super::inode::{Inode, InodeNumber, Kept};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// All files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileTable {
-    files: BTreeMap<InodeNumber, Inode>,
+    /// By number, which count up and are used once: a file is looked for with each read and write.
+    files: Vec<Option<Box<Inode>>>,
     used_pages: u64,
 }
 
 fn used_by(inode: &Inode) -> u64 {
     if inode.unlinked { 0 } else { inode.footprint() }
+}
+
+fn place_of(number: InodeNumber) -> usize {
+    usize::try_from(number).expect("a simulated disk fits into memory")
 }
 
 impl FileTable {
@@ -24,17 +29,19 @@ impl FileTable {
     }
 
     pub(super) fn get(&self, number: InodeNumber) -> Option<&Inode> {
-        self.files.get(&number)
+        self.files.get(place_of(number))?.as_deref()
     }
 
     /// The highest number of a file.
     pub(super) fn last(&self) -> InodeNumber {
-        self.files.last_key_value().map_or(0, |(number, _)| *number)
+        self.files.iter().rposition(Option::is_some).map_or(0, |at| at as InodeNumber)
     }
 
     /// Adds an empty file.
     pub(super) fn add(&mut self, number: InodeNumber) {
-        let other = self.files.insert(number, Inode::default());
+        let place = place_of(number);
+        self.files.resize_with(self.files.len().max(place + 1), Option::default);
+        let other = self.files[place].replace(Box::default());
         assert!(other.is_none(), "a file's number is its own");
     }
 
@@ -44,7 +51,7 @@ impl FileTable {
         number: InodeNumber,
         change: impl FnOnce(&mut Inode) -> T,
     ) -> Option<T> {
-        let inode = self.files.get_mut(&number)?;
+        let inode = self.files.get_mut(place_of(number))?.as_deref_mut()?;
         let before = used_by(inode);
         let result = change(inode);
         // FT1
@@ -54,7 +61,7 @@ impl FileTable {
 
     /// Keeps of each unsynced change of each file what `kept` says.
     pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> Kept) {
-        self.files.values_mut().for_each(|inode| inode.lose_unsynced(kept));
+        self.files.iter_mut().flatten().for_each(|inode| inode.lose_unsynced(kept));
         self.count();
     }
 
@@ -64,15 +71,19 @@ impl FileTable {
         reachable: &BTreeSet<InodeNumber>,
         named: &BTreeSet<InodeNumber>,
     ) {
-        self.files.retain(|number, _| reachable.contains(number));
-        for (number, inode) in &mut self.files {
-            inode.unlinked = !named.contains(number);
+        for (at, slot) in self.files.iter_mut().enumerate() {
+            let number = at as InodeNumber;
+            if !reachable.contains(&number) {
+                *slot = None;
+            } else if let Some(inode) = slot {
+                inode.unlinked = !named.contains(&number);
+            }
         }
         self.count();
     }
 
     fn count(&mut self) {
-        self.used_pages = self.files.values().map(used_by).sum();
+        self.used_pages = self.files.iter().flatten().map(|inode| used_by(inode)).sum();
     }
 }
 

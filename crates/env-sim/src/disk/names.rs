@@ -141,10 +141,8 @@ impl NameTable {
     /// Makes the names in a directory durable, or, where the sync fails, forgets that they are
     /// not.
     pub(super) fn sync(&mut self, directory: &str, fails: bool) {
-        for change in std::mem::take(&mut self.unsynced) {
-            if !change.is_in(directory) {
-                self.unsynced.push(change);
-            } else if !fails {
+        for change in self.unsynced.extract_if(.., |change| change.is_in(directory)) {
+            if !fails {
                 change.apply(&mut self.durable);
             }
         }
