@@ -45,7 +45,7 @@ pub use rpc_log::{
 };
 pub use sidecar::{
     BLOCK_CHECKSUMS_OFFSET, ChunkHead, HEAD_SLOT_SIZE, block_checksum_offset,
-    decode_block_checksums, encode_block_checksums,
+    decode_block_checksum, decode_block_checksums, encode_block_checksums,
 };
 pub use stream::Corruption;
 pub use unreadable_note::{UNREADABLE_NOTE_SIZE, UNREADABLE_PATH_MAX, UnreadableNote};

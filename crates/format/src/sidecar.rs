@@ -130,9 +130,13 @@ pub fn encode_block_checksums(handle: ChunkHandle, first: u64, checksums: &[Crc3
 #[must_use]
 pub fn decode_block_checksums(handle: ChunkHandle, first: u64, raw: &[u8]) -> Vec<Crc32c> {
     let (sums, _) = raw.as_chunks::<4>();
-    let unbound =
-        |(block, sum): (u64, &[u8; 4])| Crc32c::from_le_bytes(*sum) ^ place_of(handle, block);
-    (first..).zip(sums).map(unbound).collect()
+    (first..).zip(sums).map(|(block, sum)| decode_block_checksum(handle, block, *sum)).collect()
+}
+
+/// The checksum of a whole block, as it stands in the sidecar.
+#[must_use]
+pub fn decode_block_checksum(handle: ChunkHandle, block: u64, raw: [u8; 4]) -> Crc32c {
+    Crc32c::from_le_bytes(raw) ^ place_of(handle, block)
 }
 
 /// Where the checksum of whole block `block` stands.

@@ -155,8 +155,9 @@ impl Chunk {
     /// Whether what was written through files that have been closed since is there (CH1).
     fn check_stored(&self, files: &ChunkFiles) -> Result<(), DiskError> {
         let block_size = u64::from(self.head.block_size);
+        let mut memory = Vec::new();
         for block in 0..self.head.length.div_ceil(block_size) {
-            match is_good(files, &self.head, block) {
+            match is_good(files, &self.head, block, &mut memory) {
                 Ok(true) => {}
                 Ok(false) => return Err(DiskError::Io(IoFailure::Device)),
                 Err(ChunkError::Disk(error)) => return Err(error),

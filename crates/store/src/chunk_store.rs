@@ -384,7 +384,8 @@ impl ChunkStore {
                 return Ok(true);
             }
             let files = self.directory.files(handle, false)?;
-            is_good(&files, &chunk.head, offset / u64::from(chunk.head.block_size))
+            let block = offset / u64::from(chunk.head.block_size);
+            is_good(&files, &chunk.head, block, &mut Vec::new())
         })
     }
 

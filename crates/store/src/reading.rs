@@ -15,7 +15,9 @@ use crate::whole_files::disk_error;
 use bytes::Bytes;
 use cairn_env::buffer_pool::BufferPool;
 use cairn_env::{ChunkError, DiskError, IoFailure, Payload, ReadDone};
-use cairn_format::{ChunkHead, block_checksum_offset, decode_block_checksums};
+use cairn_format::{
+    ChunkHead, block_checksum_offset, decode_block_checksum, decode_block_checksums,
+};
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
 use std::ops::Range;
 
@@ -65,15 +67,34 @@ fn stored_checksums(
     Ok(sums)
 }
 
-/// Whether a block matches its checksum; one that cannot be read, however often, does not.
+/// The checksum of one of these blocks, as they are stored.
+fn stored_checksum(
+    files: &ChunkFiles,
+    head: &ChunkHead,
+    block: u64,
+) -> Result<Option<Crc32c>, ChunkError> {
+    if block >= head.whole_blocks() {
+        return Ok((head.tail_size() > 0).then_some(head.tail_checksum));
+    }
+    let mut raw = [0; 4];
+    let read = files.meta.read_at(&mut raw, block_checksum_offset(block)).map_err(disk_error)?;
+    if read < raw.len() {
+        return Err(ChunkError::Corrupt { offset: block * u64::from(head.block_size) });
+    }
+    Ok(Some(decode_block_checksum(head.handle, block, raw)))
+}
+
+/// Whether a block matches its checksum; one that cannot be read, however often, does not. What
+/// `memory` holds is for the next block.
 pub(crate) fn is_good(
     files: &ChunkFiles,
     head: &ChunkHead,
     block: u64,
+    memory: &mut Vec<u8>,
 ) -> Result<bool, ChunkError> {
     for _ in 0..READS_MAX {
-        match read_block(files, head, block) {
-            Ok(_) => return Ok(true),
+        match read_block_into(files, head, block, memory) {
+            Ok(()) => return Ok(true),
             Err(ChunkError::Corrupt { .. }) => return Ok(false),
             Err(ChunkError::Disk(DiskError::Io(IoFailure::Device))) => {}
             Err(error) => return Err(error),
@@ -116,12 +137,23 @@ pub(crate) fn read_block(
     head: &ChunkHead,
     block: u64,
 ) -> Result<Vec<u8>, ChunkError> {
+    let mut bytes = Vec::new();
+    read_block_into(files, head, block, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same, in memory that is there.
+fn read_block_into(
+    files: &ChunkFiles,
+    head: &ChunkHead,
+    block: u64,
+    bytes: &mut Vec<u8>,
+) -> Result<(), ChunkError> {
     let range = block_range(head, block);
-    let mut bytes = vec![0; memory(range.end - range.start)];
-    fill_stored(files, head, range.start, &mut bytes)?;
-    let stored = stored_checksums(files, head, block..block + 1)?;
-    if stored.first() == Some(&crc32c(&bytes)) {
-        Ok(bytes)
+    bytes.resize(memory(range.end - range.start), 0);
+    fill_stored(files, head, range.start, bytes)?;
+    if stored_checksum(files, head, block)? == Some(crc32c(bytes)) {
+        Ok(())
     } else {
         Err(ChunkError::Corrupt { offset: range.start })
     }
@@ -133,9 +165,10 @@ pub(crate) fn verify_from(
     head: &ChunkHead,
     first: u64,
 ) -> Result<bool, DiskError> {
+    let mut memory = Vec::new();
     for block in first..block_count(head) {
-        match read_block(files, head, block) {
-            Ok(_) => {}
+        match read_block_into(files, head, block, &mut memory) {
+            Ok(()) => {}
             Err(ChunkError::Disk(error)) => return Err(error),
             Err(_) => return Ok(false),
         }

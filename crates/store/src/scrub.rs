@@ -98,8 +98,9 @@ fn scrub(
     }
     let files = chunks.files(chunk.head.handle, false)?;
     let end = offset.saturating_add(SCRUB_SIZE.max(block_size)).min(chunk.head.length);
+    let mut memory = Vec::new();
     for block in offset / block_size..end.div_ceil(block_size) {
-        if !is_good(&files, &chunk.head, block)? {
+        if !is_good(&files, &chunk.head, block, &mut memory)? {
             let (bad, next) = (block * block_size, (block + 1) * block_size);
             let next = (next < chunk.head.length).then_some(next);
             return Ok((end.saturating_sub(offset), next, Some(bad)));
