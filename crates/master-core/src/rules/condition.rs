@@ -1,7 +1,6 @@
 //! What ails a chunk's replicas, beside how many good ones it lacks (`lacking.rs`).
 
 use super::decided_set::{SetDecision, decide};
-use super::good_replicas::good;
 use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
 use crate::fleet::{KnownReplica, behind};
@@ -54,11 +53,14 @@ pub(crate) fn condition(
     let hidden = || view.state.sharing().is_hidden(handle, chunk);
     let is_suspect = |(_, it): &(ServerId, KnownReplica)| it.suspect && !it.damaged;
     let suspect = up_to_date.iter().any(is_suspect) && !hidden();
-    let none_good = || good(view, handle, chunk).is_empty();
-    let to_be_levelled = suspect && none_good() && is_to_be_levelled(view, (handle, chunk));
-    let some_behind = !leased && !behind(&up_to_date).is_empty();
+    let stale = if leased { Vec::new() } else { behind(&up_to_date) };
+    let is_good =
+        |(server, it): &(ServerId, KnownReplica)| it.is_sound() && !stale.contains(server);
+    let none_good = !up_to_date.iter().any(is_good);
+    let to_be_levelled = suspect && none_good && is_to_be_levelled(view, (handle, chunk));
+    let some_behind = !stale.is_empty();
     let lacking = some_behind || up_to_date.iter().any(|(_, replica)| !replica.is_sound());
-    let undecided = match lacking && !none_good() {
+    let undecided = match lacking && !none_good {
         true => undecided(view, (handle, chunk)),
         false => Undecided::No,
     };
