@@ -134,7 +134,9 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     }
     judge_histories(&mut sim, &shared);
     let first = workloads.len();
-    workloads.push(Box::new(last_reader(&shared)));
+    for reader in last_readers(&shared) {
+        workloads.push(Box::new(reader));
+    }
     if config.streams {
         workloads.push(Box::new(StreamReader::new(0, 1 << 20, shared.stream.clone())));
     }
@@ -250,10 +252,10 @@ fn of_streams(shared: &WorkloadFiles, seconds: u64) -> Vec<Box<dyn Workload>> {
     workloads
 }
 
-fn last_reader(shared: &WorkloadFiles) -> FinalReads {
+fn last_readers(shared: &WorkloadFiles) -> Vec<FinalReads> {
     let mut bytes = shared.sequential.borrow().clone();
     bytes.push(shared.random.clone());
-    FinalReads::new(bytes, shared.records.clone(), &shared.copies.borrow())
+    FinalReads::on_clients(CLIENTS, bytes, shared.records.clone(), &shared.copies.borrow())
 }
 
 fn audited(shared: &WorkloadFiles) -> Vec<AuditedFile> {

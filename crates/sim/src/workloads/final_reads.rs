@@ -42,8 +42,9 @@ enum FreshStep {
 const FRESH_NAME: &str = "/fresh-after-all";
 const FRESH_BYTES: &[u8] = b"written after all faults";
 
-/// The last reader.
+/// One of the last readers.
 pub(crate) struct FinalReads {
+    client: usize,
     steps: VecDeque<FinalStep>,
     tries: u32,
     from: WorldTime,
@@ -52,11 +53,14 @@ pub(crate) struct FinalReads {
 }
 
 impl FinalReads {
-    pub(crate) fn new(
+    /// A reader on each of so many clients, with a part of the files: each try to read what nobody
+    /// has any more takes its whole deadline, and meanwhile the others get on.
+    pub(crate) fn on_clients(
+        clients: usize,
         bytes: Vec<Rc<RefCell<SharedFile>>>,
         records: Vec<Rc<RefCell<RecordFile>>>,
         copies: &[EntryId],
-    ) -> Self {
+    ) -> Vec<Self> {
         let fresh = [
             FreshStep::Create,
             FreshStep::Write,
@@ -65,17 +69,22 @@ impl FinalReads {
             FreshStep::Rename,
             FreshStep::Delete,
         ];
-        let steps = fresh
-            .map(FinalStep::Fresh)
-            .into_iter()
-            .chain(bytes.into_iter().filter(|f| f.borrow().id.is_some()).map(FinalStep::ReadBytes))
-            .chain(
-                records.into_iter().filter(|f| f.borrow().id.is_some()).map(FinalStep::ReadRecords),
-            )
-            .chain(copies.iter().copied().map(FinalStep::ReadCopy))
-            .collect();
+        let bytes = bytes.into_iter().filter(|f| f.borrow().id.is_some());
+        let records = records.into_iter().filter(|f| f.borrow().id.is_some());
+        let reads = (bytes.map(FinalStep::ReadBytes))
+            .chain(records.map(FinalStep::ReadRecords))
+            .chain(copies.iter().copied().map(FinalStep::ReadCopy));
+        let mut readers: Vec<Self> = (0..clients).map(Self::on).collect();
+        readers[0].steps.extend(fresh.map(FinalStep::Fresh));
+        for (at, read) in reads.enumerate() {
+            readers[at % clients].steps.push_back(read);
+        }
+        readers
+    }
+
+    fn on(client: usize) -> Self {
         let (from, fresh) = (WorldTime(0), EntryId::default());
-        Self { steps, tries: 0, from, fresh, over: false }
+        Self { client, steps: VecDeque::new(), tries: 0, from, fresh, over: false }
     }
 
     fn go_on(&mut self, sim: &mut Simulation) {
@@ -101,7 +110,7 @@ impl FinalReads {
             Some(FinalStep::ReadCopy(file)) => read(*file),
             Some(FinalStep::Fresh(step)) => self.fresh_op(*step),
         };
-        sim.ask(0, op);
+        sim.ask(self.client, op);
     }
 
     fn fresh_op(&self, step: FreshStep) -> ClientOp {
@@ -128,7 +137,7 @@ impl FinalReads {
         let (from, until) = (self.from, sim.now());
         match (self.steps.front(), done) {
             (Some(FinalStep::ReadBytes(file)), OpOutput::Bytes(bytes, _)) => {
-                let read = ReadNote { client: 0, offset: 0, size: WHOLE, from, until };
+                let read = ReadNote { client: self.client, offset: 0, size: WHOLE, from, until };
                 file.borrow().judge(sim, read, &bytes);
             }
             (Some(FinalStep::ReadRecords(file)), OpOutput::Bytes(bytes, _)) => {
