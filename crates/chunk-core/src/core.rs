@@ -123,7 +123,6 @@ impl ChunkCore {
     pub fn lose(&mut self, now: Now, handles: &[ChunkHandle]) {
         for handle in handles {
             self.forget(now, *handle, "its data directory failed");
-            self.table.tell_lost(*handle);
         }
     }
 
@@ -210,12 +209,15 @@ impl ChunkCore {
         })
     }
 
-    /// A replica is no longer here.
+    /// A replica is no longer here. A heartbeat may have told of it after it was named as garbage,
+    /// or while a slow disk had yet to make it: the master hears that it is gone, or would for ever
+    /// take it for one that stands where a copy could.
     fn forget(&mut self, now: Now, handle: ChunkHandle, why: &str) {
         if let Some((replica, mut cx)) = self.replica(now, handle) {
             replica.abandon(&mut cx, why);
         }
         self.table.remove(handle);
+        self.table.tell_lost(handle);
     }
 
     fn on_request(&mut self, now: Now, from: Caller, request: Request) -> Result<(), Failure> {
@@ -357,9 +359,6 @@ impl ChunkCore {
                 if let Ok(ChunkDone::Trashed { gone: true }) = result {
                     tell_deleted(&mut self.out, self.table.get(handle));
                     self.forget(now, handle, "it was garbage");
-                    // A heartbeat may have told of it after it was named, when the master had come
-                    // to want it: nobody would ever tell that it is gone.
-                    self.table.tell_lost(handle);
                 }
             }
             DiskPurpose::TermKept(before) if result.is_err() => self.link.on_term_not_kept(before),

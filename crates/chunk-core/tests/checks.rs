@@ -2,13 +2,13 @@
 
 mod bench;
 
-use bench::{Bench, TERM, handle, version};
+use bench::{Bench, TERM, handle, raise, version};
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure};
 use cairn_protocol::{
-    CheckReplica, CheckReplicaAnswer, ErrorCode, Garbage, HeartbeatAnswer, ListHeld, ReplicaFault,
-    Request, Response,
+    CheckReplica, CheckReplicaAnswer, ErrorCode, Garbage, HeartbeatAnswer, ListHeld, Raise,
+    ReplicaFault, Request, Response,
 };
-use cairn_types::ChunkHandle;
+use cairn_types::{ChunkHandle, ChunkVersion};
 
 impl Bench {
     fn check(&mut self, data: bool) {
@@ -104,6 +104,19 @@ fn what_is_held_is_told_page_by_page() {
     let after = ChunkHandle::new(u64::MAX);
     bench.ask(ListHeld { after, limit: 2 });
     assert!(matches!(bench.reply().1, Ok(Response::ListHeld(answer)) if answer.resume.is_none()));
+}
+
+#[test]
+fn what_could_not_be_created_is_told_as_gone_in_case_it_was_told_of_meanwhile() {
+    let mut bench = Bench::joined();
+    bench.ask(Raise { create: true, ..raise(ChunkVersion::default(), version(1)) });
+    let (id, _) = bench.job();
+    let (beat, told) = bench.heartbeat();
+    assert_eq!(told.held.iter().map(|it| it.handle).collect::<Vec<_>>(), [handle()]);
+    let answer = HeartbeatAnswer { term: TERM, ..HeartbeatAnswer::default() };
+    bench.answer(beat, Ok(Response::Heartbeat(answer.into())));
+    bench.done(id, Err(ChunkError::NoSuchChunk));
+    assert_eq!(bench.lost(), [handle()]);
 }
 
 #[test]
