@@ -184,6 +184,7 @@ impl FaultInjector {
                 self.fire_at_group(sim, kind);
             }
             FaultKind::UnreadablePage => self.lose_some_page(sim),
+            FaultKind::UnreadableLog => self.lose_some_log_page(sim),
             FaultKind::MasterSetBack => self.set_master_back(sim),
         }
     }

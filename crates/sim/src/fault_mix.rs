@@ -81,6 +81,8 @@ pub enum FaultKind {
     CutMaster,
     /// A page of a master's newest checkpoint cannot be read for a while, under its mapping.
     UnreadablePage,
+    /// A page of a master's operation log cannot be read for a while.
+    UnreadableLog,
     /// A master is started from an older copy of its directory, by mistake; the newer one is put in
     /// its place again.
     MasterSetBack,
@@ -112,7 +114,8 @@ impl FaultKind {
     ];
 
     /// What befalls a master's own files: drawn likewise.
-    pub const MASTER_FILES: [Self; 2] = [Self::UnreadablePage, Self::MasterSetBack];
+    pub const MASTER_FILES: [Self; 3] =
+        [Self::UnreadablePage, Self::MasterSetBack, Self::UnreadableLog];
 
     /// What befalls groups of masters: drawn likewise for runs with such a group.
     pub const GROUP: [Self; 5] = [

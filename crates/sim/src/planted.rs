@@ -70,6 +70,7 @@ fn run_for(rule: Rule, seed: u64) -> RunConfig {
             group_that_ends(rule, seed)
         }
         Rule::PE1 | Rule::PE2 => shared_by_people(seed),
+        Rule::L6 => unreadable_logs(seed),
         Rule::R38
         | Rule::R39
         | Rule::R40
@@ -142,6 +143,12 @@ fn set_back(seed: u64) -> RunConfig {
     RunConfig { faults, seconds: 30, ..RunConfig::of(seed) }
 }
 
+/// One master, whose log cannot be read for a while when it starts.
+fn unreadable_logs(seed: u64) -> RunConfig {
+    let faults = FaultMix::every(500, &[(FaultKind::UnreadableLog, 1)]);
+    RunConfig { faults, seconds: 30, ..RunConfig::of(seed) }
+}
+
 /// A rule whose loss this checker, and no other, has to see in one of a few runs.
 #[derive(Clone, Copy)]
 pub struct Exposure {
@@ -156,9 +163,10 @@ pub struct Exposure {
 /// its directory as if nothing had come after it; what a group of masters answers before it
 /// is kept, or does twice as charge passes on; a shadow that lies about how far behind it is; what
 /// lacks replicas and gets none, garbage that stays, a job that stands still, and a master that
-/// tells otherwise than it is; and permissions that are not heeded.
+/// tells otherwise than it is; permissions that are not heeded; and a log whose end cannot be read
+/// taken for a shorter one.
 #[must_use]
-pub fn exposures() -> [Exposure; 9] {
+pub fn exposures() -> [Exposure; 10] {
     let (heals, permissions) = ("it_heals", "permissions_hold");
     [
         Exposure { rule: Rule::R1, checker: "set_back_master", run: set_back },
@@ -174,6 +182,7 @@ pub fn exposures() -> [Exposure; 9] {
         Exposure { rule: Rule::H4, checker: heals, run: |seed| healing(seed, 5) },
         Exposure { rule: Rule::H5, checker: heals, run: |seed| healing(seed, 5) },
         Exposure { rule: Rule::PE2, checker: permissions, run: shared_by_people },
+        Exposure { rule: Rule::L6, checker: "replay_is_state", run: unreadable_logs },
     ]
 }
 

@@ -16,14 +16,18 @@ use crate::log_spare::SpareSegment;
 use crate::operation_log::{LOG_DIRECTORY, OpenSegment, OperationLog, segment_path};
 use crate::whole_files::{disk_error, read_all, sync_failure};
 use bytes::Bytes;
-use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
+use cairn_env::{Disk, DiskError, DiskFile, IoFailure, OpenMode};
 use cairn_format::{
     Corruption, FormatError, SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, SegmentScan,
     scan_segment, segment_seed,
 };
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellId, LogIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Bytes that a disk reads or not.
+const PAGE_SIZE: usize = 4096;
 
 /// What an operation log held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -263,7 +267,12 @@ fn read_contents(
             continue;
         }
         let opened = disk.open(&file, OpenMode::Read).map_err(disk_error)?;
-        let bytes = Bytes::from(read_all(opened.as_ref()).map_err(disk_error)?);
+        let read = match read_all(opened.as_ref()) {
+            // L6 broken: what cannot be read is taken for a torn tail.
+            Err(IoFailure::Device) if broken(Rule::L6) => read_while_it_goes(opened.as_ref()),
+            read => read,
+        };
+        let bytes = Bytes::from(read.map_err(disk_error)?);
         let scanned = scan_segment(&bytes, segment_seed(cell, number));
         let is_last = position + 1 == numbers.len();
         let is_unused = is_last && scanned.as_ref().is_ok_and(|found| found.records.is_empty());
@@ -301,6 +310,18 @@ fn read_contents(
         }
         _ => Ok(contents),
     }
+}
+
+/// What is in a file up to the first page that cannot be read, and zeros from there on.
+fn read_while_it_goes(file: &dyn DiskFile) -> Result<Vec<u8>, IoFailure> {
+    let size = usize::try_from(file.size()?).expect("a segment fits into memory");
+    let mut bytes = vec![0; size];
+    for (at, page) in bytes.chunks_mut(PAGE_SIZE).enumerate() {
+        if file.read_at(page, (at * PAGE_SIZE) as u64).is_err() {
+            break;
+        }
+    }
+    Ok(bytes)
 }
 
 /// How many segments at the front were removed, and are back: a gap is behind them, and of what

@@ -17,6 +17,8 @@
 //!   known while a whole segment is left, and room that cannot be had is not held by halves.
 //!   An append that finds none left says [`DiskError::NoSpace`] and may be tried again: what of it
 //!   is in the log then takes its own place (L2).
+//! - L6: where the log cannot be read is not where it ends: it is opened only when all of it that
+//!   is needed was read. What cannot be read now may be acknowledged, and be read later.
 //!
 //! Recovery is `log_recovery`'s.
 

@@ -123,6 +123,8 @@ crate::code! {
         PE1 = 201,
         /// A name is taken away by who may, in a sticky directory as well.
         PE2 = 202,
+        /// Where the operation log cannot be read is not where it ends.
+        L6 = 221,
         /// A verdict is taken back only where every block has verified.
         SL2 = 211,
         /// A stale replica goes when its chunk has what it needs, and not before.

@@ -1,5 +1,5 @@
-//! What befalls a master's own files: a page of its newest checkpoint that cannot be read for a
-//! while, and a directory that is set back.
+//! What befalls a master's own files: a page of its newest checkpoint, or of its operation log,
+//! that cannot be read for a while, and a directory that is set back.
 //!
 //! ```text
 //!   a page cannot be read ──► its process may end by it ──► started with it ──► can be read again
@@ -7,6 +7,8 @@
 //! ```
 //! - MD1: one page file at a time is hit, and only where a checkpoint in another one is left: from
 //!   that and the log the master has all, and nothing is excused.
+//!   Of the log there is no other copy on the disk: while it cannot be read its master may refuse
+//!   to start, and once it can it has all, too (L6 of `operation_log`).
 //! - MD2: the old copy is started by mistake, and what came after it is not lost: the newer
 //!   directory comes back as it was. No chunkserver takes the old one for its master (R1, R3), for
 //!   each has served a later term than the copy knows, long enough ago to have it on disk; whose
@@ -32,6 +34,8 @@ const SURELY_STORED: Duration = Duration::from_secs(3);
 pub(super) struct MasterFiles {
     /// Whose page cannot be read (MD1).
     unreadable: Option<NodeId>,
+    /// It is of the operation log.
+    is_of_log: bool,
     /// An old copy of the master's directory, and the term in which it was made.
     old: Option<(DiskImage, Term)>,
     /// The directory of the master that was set back.
@@ -61,23 +65,60 @@ impl FaultInjector {
         let offset = sim.random().below(size.unwrap_or_default().max(1));
         if disk.make_unreadable(&path, offset) {
             sim.reach("page of a master's checkpoint unreadable");
-            self.master_files.unreadable = Some(master);
-            *self.may_halt.entry(master).or_default() += 1;
-            self.later(sim, 6_000, FaultEnd::Readable(master));
+            self.page_is_lost(sim, master, false);
         }
+    }
+
+    /// A page of a master's operation log, mostly of its last segment, that has records (MD1). It
+    /// is read at a start.
+    pub(super) fn lose_some_log_page(&mut self, sim: &mut Simulation) {
+        let master = sim.some_master();
+        if self.master_files.unreadable.is_some() || self.master_files.is_set_back() {
+            return;
+        }
+        let disk = sim.world.disks(master)[0].clone();
+        let mut segments = disk.paths();
+        segments.retain(|path| path.starts_with("log/") && path.ends_with(".log"));
+        let last = segments.last().filter(|_| sim.random().chance(700)).cloned();
+        let Some(path) = last.or_else(|| sim.random().pick(&segments).cloned()) else { return };
+        let filled = filled_size(like(&disk).as_ref(), &path);
+        let offset = sim.random().below(filled.max(1));
+        if disk.make_unreadable(&path, offset) {
+            sim.reach("page of a master's log unreadable");
+            self.page_is_lost(sim, master, true);
+            if sim.random().chance(700) {
+                let power = sim.random().chance(300);
+                self.stop(sim, master, power);
+            }
+        }
+    }
+
+    fn page_is_lost(&mut self, sim: &mut Simulation, master: NodeId, is_of_log: bool) {
+        self.master_files.unreadable = Some(master);
+        self.master_files.is_of_log = is_of_log;
+        *self.may_halt.entry(master).or_default() += 1;
+        self.later(sim, 6_000, FaultEnd::Readable(master));
     }
 
     /// Whoever starts before that meets what it had not met.
     pub(super) fn make_readable(&mut self, sim: &mut Simulation, node: NodeId) {
-        if sim.world.is_alive(node) && sim.random().chance(500) {
+        let is_up = sim.world.is_alive(node);
+        if is_up && sim.random().chance(500) {
             sim.world.kill(node);
+        }
+        if self.master_files.is_of_log {
+            if !is_up {
+                sim.reach("master down until its log could be read");
+            }
+            sim.world.disks(node).iter().for_each(SimDisk::make_readable);
         }
         // What else may keep it from starting is told of by whoever did it.
         let alone = self.may_halt.get(&node) == Some(&1) && !self.cramped.contains_key(&node);
         self.restart(sim, node);
         if alone && !sim.world.is_alive(node) {
             let name = sim.world.name(node).to_owned();
-            sim.fail("starts_again", format!("{name} finds no checkpoint that it can read (MD1)"));
+            let what = if self.master_files.is_of_log { "log" } else { "checkpoint" };
+            sim.fail("starts_again", format!("{name} finds no {what} that it can read (MD1)"));
         }
         sim.world.disks(node).iter().for_each(SimDisk::make_readable);
         self.master_files.unreadable = None;
@@ -145,6 +186,17 @@ impl FaultInjector {
     pub(super) fn keeps_apart(&self, sim: &Simulation, nodes: &[NodeId]) -> bool {
         self.master_files.is_set_back() && nodes.contains(&sim.nodes.master)
     }
+}
+
+/// Bytes of a file up to the last one that is not zero.
+fn filled_size(copy: &dyn Disk, path: &str) -> u64 {
+    let read = || {
+        let file = copy.open(path, OpenMode::Read).ok()?;
+        let mut bytes = vec![0; usize::try_from(file.size().ok()?).ok()?];
+        file.read_at(&mut bytes, 0).ok()?;
+        bytes.iter().rposition(|byte| *byte != 0)
+    };
+    read().map_or(0, |last| last as u64 + 1)
 }
 
 /// The numbers of the page files that checkpoints on a disk name.
