@@ -6,6 +6,9 @@
 //! - SH1: the primary is told of a version only when it is logged and all of the set stand at it.
 //! - SH2: a set is never shrunk below two, or below its goal of one (R11). Then the primary gives
 //!   up; appends go on in a next chunk, writes wait until the replica is back.
+//! - SH3: those that failed are out only at a later version than the primary tells of. A server
+//!   that came back under another id is not of the set by its former one, and its replica is: told
+//!   that the set goes on without the former, the primary would acknowledge what that replica lacks.
 
 use super::acts::{Act, Acts};
 use super::events::{JobEvent, PlaceView};
@@ -217,6 +220,10 @@ fn plan<'a>(
     let remaining: Vec<ReplicaAt> =
         secondaries.into_iter().filter(|at| !request.failed.contains(&at.server)).collect();
     if remaining.len() == count {
+        // SH3
+        if request.version >= lease.version {
+            return Err(refused("who failed is not of the set as it stands at that version"));
+        }
         let (version, secondaries) = (lease.version, remaining);
         return Ok(ShrinkPlan::Done(SecondaryFailedAnswer { version, secondaries }));
     }

@@ -2,7 +2,9 @@
 //! it; so does one that tells of an older version.
 
 use super::{World, report};
-use cairn_protocol::{ChunkGrant, Heartbeat, HeartbeatAnswer, LeftOut, Response, SecondaryFailed};
+use cairn_protocol::{
+    ChunkGrant, ErrorCode, Heartbeat, HeartbeatAnswer, LeftOut, Response, SecondaryFailed,
+};
 use cairn_types::{Incarnation, ServerId, Term};
 
 /// A heartbeat of a server that has heeded all up to that number, under that term.
@@ -47,4 +49,33 @@ fn one_that_tells_of_an_older_version_is_told_whenever_it_does() {
     world.join(out, vec![report(&grant)], vec![]);
     assert_eq!(world.beat(out, vec![], vec![]).left_out, [], "readers ask the master anew");
     assert_eq!(world.beat(out, vec![report(&grant)], vec![]).left_out, [set]);
+}
+
+/// Seed 8 of three masters: a server came back under another id, and a new master knew its replica
+/// by that one. It answered that the set went on without the former, at the version that it had.
+#[test]
+fn who_is_of_the_set_under_another_id_is_not_out_of_it_until_the_version_is_raised() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let (handle, version, lease) = (grant.handle, grant.version, grant.lease);
+    let failed = vec![ServerId::new(77)];
+    world.request(5, SecondaryFailed { handle, version, lease, failed });
+    assert_eq!(world.code(5), Some(ErrorCode::NotPrimary), "SH3");
+    let failed = vec![grant.secondaries[0].server];
+    world.request(5, SecondaryFailed { handle, version, lease, failed: failed.clone() });
+    let to = world.accept_raises(&[])[0].1.to;
+    world.commit();
+    for _ in 0..2 {
+        match world.reply(5) {
+            Some(Ok(Response::SecondaryFailed(answer))) => {
+                assert_eq!(
+                    (answer.version, answer.secondaries.len()),
+                    (to, 1),
+                    "or its repetition"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        world.request(5, SecondaryFailed { handle, version, lease, failed: failed.clone() });
+    }
 }
