@@ -8,7 +8,7 @@
 //!   up; appends go on in a next chunk, writes wait until the replica is back.
 //! - SH3: those that failed are out only at a later version than the primary tells of. A server
 //!   that came back under another id is not of the set by its former one, and its replica is: told
-//!   that the set goes on without the former, the primary would acknowledge what that replica lacks.
+//!   that the set goes on without the former, a primary would acknowledge what that replica lacks.
 
 use super::acts::{Act, Acts};
 use super::events::{JobEvent, PlaceView};
@@ -225,6 +225,8 @@ fn plan<'a>(
             return Err(refused("who failed is not of the set as it stands at that version"));
         }
         let (version, secondaries) = (lease.version, remaining);
+        let holder = lease.holder.server;
+        assert!(secondaries.iter().all(|at| at.server != holder), "no secondary of its own");
         return Ok(ShrinkPlan::Done(SecondaryFailedAnswer { version, secondaries }));
     }
     if remaining.len() + 1 < least_set(chunk) && !broken(Rule::R11) {
