@@ -457,6 +457,72 @@ fn what_was_killed_on_its_way_to_disk_is_on_disk_before_it_is_told() {
     assert!(told_more > 0);
 }
 
+/// Chunks of 3000 bytes on disk, and then killed at each step of a change.
+fn killed_in_a_change(change: &Step, mut see: impl FnMut(u64, SimDisk)) {
+    for fuse in 0.. {
+        let disk = new_disk();
+        let (store, mut model) = filled(&disk, 3000);
+        model.take(&store, &Step::Sync).unwrap();
+        disk.arm_fuse(fuse);
+        let done = model.take(&store, change);
+        drop(store);
+        disk.crash();
+        see(fuse, disk);
+        if done.is_ok() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_a_start_could_not_sync_the_next_one_in_the_same_boot_does_not_take_for_durable() {
+    let changed = |offset, size, sync| match write(offset, bytes(size)) {
+        Step::Apply { writes, .. } => Step::Apply { writes, sync },
+        other => other,
+    };
+    let changes = [(3000, 5000, true), (100, 500, true), (3000, 5000, false), (100, 5000, false)];
+    let mut failed = 0;
+    for ((offset, size, sync), good) in
+        changes.into_iter().flat_map(|it| (0..8).map(move |good| (it, good)))
+    {
+        killed_in_a_change(&changed(offset, size, sync), |fuse, disk| {
+            disk.fail_syncs_after(good, 1);
+            failed += u32::from(ChunkStore::open(disk.session()).is_err());
+            disk.fail_syncs(0);
+            disk.crash();
+            let (store, told) = open(&disk);
+            let told = told.unwrap();
+            // Whoever is answered that it is on disk was told the truth.
+            store.sync(HANDLE).unwrap();
+            drop(store);
+            disk.power_loss_of_all_unsynced();
+            let (store, left) = open(&disk);
+            let context = format!("{offset}+{size} {sync}, step {fuse}, sync {good}");
+            assert_eq!(left.unwrap().serial, told.serial, "{context}");
+            assert_eq!(read_all(&store).map(|it| it.len() as u64), Ok(told.length), "{context}");
+        });
+    }
+    assert!(failed > 50, "{failed}");
+}
+
+#[test]
+fn what_a_failed_sync_of_a_mutation_left_in_memory_is_on_disk_before_it_is_told() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 3000);
+    model.take(&store, &Step::Sync).unwrap();
+    let Step::Apply { writes, .. } = write(3000, bytes(5000)) else { unreachable!("it is one") };
+    disk.fail_syncs(1);
+    assert!(model.take(&store, &Step::Apply { writes, sync: true }).is_err());
+    drop(store);
+    disk.crash();
+    let (store, told) = open(&disk);
+    drop(store);
+    disk.power_loss_of_all_unsynced();
+    let (store, left) = open(&disk);
+    assert_eq!(left.map(|it| it.serial), told.map(|it| it.serial));
+    assert_eq!(&read_all(&store).unwrap(), model.contents.last().unwrap());
+}
+
 #[test]
 fn a_chunk_whose_files_are_removed_under_a_running_server_is_told_as_damaged() {
     for kind in [".chunk", ".meta"] {

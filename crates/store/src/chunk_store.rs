@@ -6,13 +6,15 @@
 //! - S1: one process at a time holds the directory.
 //! - S2: a chunk's jobs come one after the other (its mutex); different chunks' run side by side.
 //!   Locks are taken in this order: chunk, journal; the map of chunks for a moment only.
-//! - S3: after a failed sync the whole directory is of no more use, and leaves a note for the next
-//!   start: what has the dirty mark is suspect then, as after a power loss (R27).
+//! - S3: after a failed sync, one of a start too, the whole directory is of no more use, and has a
+//!   note for the next start: what has the dirty mark is suspect then, as after a power loss, and
+//!   what was on its way to disk without one is written anew (R27).
 //! - S4: the block size is the cell's and comes by [`configure`](ChunkStore::configure), before the
 //!   first mutation; a chunk keeps the one that it began with.
 
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, KINDS, path};
+use crate::chunk_store_open::note_failure;
 use crate::clone_files::CloneDirectory;
 use crate::identity_file::{read_identity, write_identity};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
@@ -94,9 +96,7 @@ impl ChunkStore {
     /// The directory is of no more use (S3).
     fn give_up(&self, reason: &IoFailure) {
         if self.failed.set(reason.clone()).is_ok() {
-            // As well as it goes: this disk is failing. Only this boot needs the note; after the
-            // next one what has the dirty mark is suspect in any case.
-            drop(self.disk().open(FAILED_PATH, OpenMode::Create));
+            note_failure(self.disk());
         }
     }
 
@@ -207,7 +207,11 @@ impl ChunkStore {
             if chunk.torn {
                 let line = locked(&self.journal).replica(handle).ok_or(ChunkError::NoSuchChunk)?;
                 let block_size = self.configured_block_size();
-                let this_life = LastLife { page_cache_lost: false, heads_from_creation: true };
+                let this_life = LastLife {
+                    page_cache_lost: false,
+                    sync_failed: false,
+                    heads_from_creation: true,
+                };
                 let recovered = recover(&self.directory, &line, block_size, this_life)?;
                 if recovered.damaged {
                     return Err(ChunkError::Corrupt { offset: 0 });

@@ -114,12 +114,26 @@ impl ChunkStore {
     /// [`StoreOpenError`].
     pub fn open(disk: Arc<dyn Disk>) -> Result<(Self, RecoveredChunks), StoreOpenError> {
         let directory = disk.describe();
-        let failed = |error| StoreOpenError::Disk { directory: directory.clone(), error };
         let lock = match disk.lock("lock") {
             Ok(lock) => lock,
             Err(IoFailure::Locked) => return Err(StoreOpenError::InUse { directory }),
-            Err(failure) => return Err(failed(disk_error(failure))),
+            Err(failure) => {
+                return Err(StoreOpenError::Disk { directory, error: disk_error(failure) });
+            }
         };
+        let opened = Self::open_locked(&disk);
+        if let Err(StoreOpenError::Disk { error: DiskError::SyncFailed(_), .. }) = &opened {
+            note_failure(disk.as_ref());
+        }
+        let (store, recovered) = opened?;
+        *locked(&store.lock) = Some(lock);
+        Ok((store, recovered))
+    }
+
+    /// Opens a data directory that nobody else has.
+    fn open_locked(disk: &Arc<dyn Disk>) -> Result<(Self, RecoveredChunks), StoreOpenError> {
+        let directory = disk.describe();
+        let failed = |error| StoreOpenError::Disk { directory: directory.clone(), error };
         let identity = server_identity(disk.as_ref())?;
         make_directories(disk.as_ref()).map_err(failed)?;
         let read = read_journal(disk.as_ref())
@@ -128,12 +142,12 @@ impl ChunkStore {
             return Err(StoreOpenError::JournalMissing { directory });
         }
         let found = read.unwrap_or_else(no_journal);
-        let clones = CloneDirectory::open(Arc::clone(&disk)).map_err(failed)?;
+        let clones = CloneDirectory::open(Arc::clone(disk)).map_err(failed)?;
         let (generation, damaged_at) = (found.header.generation, found.damaged_at);
-        let chunk_directory = ChunkDirectory::new(Arc::clone(&disk));
+        let chunk_directory = ChunkDirectory::new(Arc::clone(disk));
         let RecoveredDirectory { journal, chunks, damaged, unread } =
             recover_all(&chunk_directory, found).map_err(failed)?;
-        let journal = begin_journal(&disk, journal, generation).map_err(failed)?;
+        let journal = begin_journal(disk, journal, generation).map_err(failed)?;
         let mut recovered = summary(identity, journal.state(), &chunks, (damaged, unread));
         let warning = |offset| {
             LogEvent::error("a journal is damaged: all replicas beside it are suspect")
@@ -153,7 +167,7 @@ impl ChunkStore {
             failed: OnceLock::new(),
             probes: AtomicU32::new(1),
             refused_probes: AtomicU32::new(0),
-            lock: Mutex::new(Some(lock)),
+            lock: Mutex::default(),
         };
         Ok((store, recovered))
     }
@@ -260,10 +274,9 @@ fn recover_all(
     let (mut chunks, mut damaged, mut unread) = (BTreeMap::new(), Vec::new(), Vec::new());
     for line in journal.replicas.values_mut() {
         let heads_from_creation = header.heads_from_creation;
-        let last_life = LastLife { page_cache_lost, heads_from_creation };
+        let last_life = LastLife { page_cache_lost, sync_failed, heads_from_creation };
         let (mut recovered, mut is_unread) = recover_or_suspect(directory, line, last_life)?;
-        sync_unmarked(directory, line, last_life, &mut recovered)?;
-        is_unread |= write_suspect_anew(directory, line, last_life, &mut recovered)?;
+        is_unread |= bring_to_disk(directory, line, last_life, &mut recovered)?;
         if recovered.damaged {
             // What cannot be read today says nothing of what is there tomorrow.
             line.suspect |= !is_unread;
@@ -281,34 +294,30 @@ fn recover_all(
     Ok(RecoveredDirectory { journal, chunks, damaged, unread })
 }
 
-/// What was to be on disk before it was answered has no dirty mark meanwhile (R27). After a kill
-/// it may be in the page cache alone: it is brought to disk before anybody hears of it.
-fn sync_unmarked(
-    directory: &ChunkDirectory,
-    line: &ReplicaLine,
-    last_life: LastLife,
-    recovered: &mut RecoveredChunk,
-) -> Result<(), DiskError> {
-    let is_sound = !recovered.damaged && !recovered.chunk.head_lost && !recovered.chunk.torn;
-    let may_be_unsynced = recovered.chunk.head.sequence != line.clean_sequence;
-    if last_life.page_cache_lost || line.dirty || line.suspect || !is_sound || !may_be_unsynced {
-        return Ok(());
-    }
-    recovered.chunk.sync(directory)
-}
-
-/// After a failed sync the page cache has what the disk may lack, and takes it for clean (R27):
-/// once the chunk is taken for current again (R28), no sync of it would be true. One of which that
-/// cannot be written is not taken for current: whether it is one of those.
-fn write_suspect_anew(
+/// Brings to disk, before anybody hears of the replica, what may be in the page cache alone and is
+/// not told of by a dirty mark (R27). One of which that cannot be written is not taken for current:
+/// whether it is one of those.
+fn bring_to_disk(
     directory: &ChunkDirectory,
     line: &ReplicaLine,
     last_life: LastLife,
     recovered: &mut RecoveredChunk,
 ) -> Result<bool, DiskError> {
     let is_sound = !recovered.damaged && !recovered.chunk.head_lost && !recovered.chunk.torn;
-    if !line.suspect || !is_sound || last_life.page_cache_lost {
+    if !is_sound || last_life.page_cache_lost {
         return Ok(false);
+    }
+    // What was to be on disk before it was answered has no mark meanwhile.
+    let is_ahead = recovered.chunk.head.sequence != line.clean_sequence;
+    let is_unmarked = !line.dirty && !line.suspect && is_ahead;
+    // After a failed sync the page cache has what the disk may lack, and takes it for clean: no
+    // other sync of it would be true, now or once a suspect is taken for current again (R28).
+    if !line.suspect && !(is_unmarked && last_life.sync_failed) {
+        return if is_unmarked {
+            recovered.chunk.sync(directory).map(|()| false)
+        } else {
+            Ok(false)
+        };
     }
     match recovered.chunk.write_anew(directory) {
         Err(DiskError::Io(_) | DiskError::NoSpace | DiskError::NoSpaceMidway) => {
@@ -350,7 +359,15 @@ pub(crate) fn stands_at(line: &ReplicaLine, head: &ChunkHead) -> ReplicaReport {
     }
 }
 
-/// The failure of an earlier life is in the journal now, as suspicion.
+/// Notes for the next start that a sync failed (S3 of the chunk store), as well as it goes: this
+/// disk is failing. Only this boot needs the note; after the next one what has the dirty mark is
+/// suspect in any case.
+pub(crate) fn note_failure(disk: &dyn Disk) {
+    drop(disk.open(FAILED_PATH, OpenMode::Create));
+}
+
+/// The failure of an earlier life is in the journal now, as suspicion, and what it kept from the
+/// disk is there.
 fn forget_failure(disk: &dyn Disk) -> Result<(), DiskError> {
     match disk.remove(FAILED_PATH) {
         Ok(()) | Err(IoFailure::NotFound) => Ok(()),

@@ -30,6 +30,8 @@ pub(crate) struct LastLife {
     /// What was not synced may be gone: the machine was booted, or the file system mounted anew,
     /// since it was last written to.
     pub(crate) page_cache_lost: bool,
+    /// A sync failed, and what that was to save looks clean in the page cache.
+    pub(crate) sync_failed: bool,
     /// A chunk's first head was written when it was made (V4); before journals of version 2 it
     /// came with the first mutation.
     pub(crate) heads_from_creation: bool,
