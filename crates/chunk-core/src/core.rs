@@ -450,7 +450,8 @@ impl ChunkCore {
         if after == AfterFailure::NeverWas {
             let why = "it could not be created";
             self.forget(now, handle, why);
-            // Where it was a clone, something of that may be left.
+            // A heartbeat may have told of it; and where it was a clone, something may be left.
+            self.table.tell_lost(handle);
             self.clones.give_up(&mut self.out, handle, DiskPurpose::Nobody, why);
         }
     }

@@ -205,6 +205,17 @@ fn a_clone_that_the_journal_refuses_was_never_a_replica() {
 }
 
 #[test]
+fn a_clone_that_a_heartbeat_told_of_before_the_journal_refused_it_is_told_as_gone() {
+    let mut bench = Bench::with_finished_clone();
+    bench.ask(adopt(6));
+    let (id, _) = bench.job();
+    assert_eq!(bench.heartbeat().1.held.len(), 1, "it is told of, and not durable yet");
+    bench.done(id, Err(ChunkError::Disk(DiskError::NoSpace)));
+    let beat = bench.heartbeat().1;
+    assert_eq!((beat.held, beat.lost), (vec![], vec![handle()]));
+}
+
+#[test]
 fn a_source_that_does_not_give_its_bytes_is_named_and_another_one_goes_on() {
     let mut bench = Bench::joined();
     let corrupt = Failure::not_done(ErrorCode::ChecksumMismatch, "block 3");
