@@ -354,17 +354,14 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &str, to: &str) -> Result<(), IoFailure> {
         let mut state = self.living()?;
-        state.names.check_parent(to)?;
-        let Some(NameTarget::File(inode)) = state.names.get(from) else {
-            return Err(IoFailure::NotFound);
-        };
+        let node = state.names.to_be_renamed(from, to)?;
         state.change()?;
         if let Some(NameTarget::File(replaced)) = state.names.get(to)
-            && replaced != inode
+            && node != NameTarget::File(replaced)
         {
             state.unlink(replaced);
         }
-        state.names.rename(from, to, inode);
+        state.names.rename(from, to, node);
         Ok(())
     }
 

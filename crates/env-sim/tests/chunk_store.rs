@@ -506,6 +506,48 @@ fn what_a_start_could_not_sync_the_next_one_in_the_same_boot_does_not_take_for_d
 }
 
 #[test]
+fn names_that_a_failed_sync_left_in_memory_are_durable_before_another_sync_vouches_for_them() {
+    let run = |good: u64, fuse: Option<u64>| {
+        let disk = new_disk();
+        disk.fail_syncs_after(good, 1);
+        let mut model = Model::new();
+        if let Ok((store, _)) = ChunkStore::open(disk.session()) {
+            store.configure(BLOCK);
+            model.take_all(&store, &[Step::Raise(1), write(0, bytes(3000)), Step::Sync]);
+        }
+        let has_failed = disk.has_failed();
+        disk.crash();
+        // The process ends once more in the start that follows, or does not.
+        fuse.into_iter().for_each(|steps| disk.arm_fuse(steps));
+        let has_ended = ChunkStore::open(disk.session()).is_err();
+        disk.crash();
+        let (store, found) = open(&disk);
+        let applied = found.as_ref().map_or(0, |it| usize::try_from(it.serial.get()).unwrap());
+        model.contents.truncate(applied + 1);
+        (model.applied, model.version) = (applied, u64::from(found.is_some()));
+        // Its creation was refused, and nobody was promised anything.
+        if model.synced == 0 && store.sync(HANDLE) == Err(ChunkError::Corrupt { offset: 0 }) {
+            return (has_failed, has_ended);
+        }
+        let length = model.contents.last().unwrap().len() as u64;
+        for step in [Step::Raise(2), write(length, bytes(700)), Step::Sync] {
+            model.take(&store, &step).unwrap();
+        }
+        drop(store);
+        disk.power_loss_of_all_unsynced();
+        let (store, found) = open(&disk);
+        let context = format!("sync {good}, step {fuse:?}: {found:?}");
+        assert_eq!(read_all(&store).as_ref(), Ok(model.contents.last().unwrap()), "{context}");
+        (has_failed, has_ended)
+    };
+    let mut ends = 0;
+    for good in (0..).take_while(|good| run(*good, None).0) {
+        ends += (0..).take_while(|fuse| run(good, Some(*fuse)).1).count();
+    }
+    assert!(ends > 50, "{ends}");
+}
+
+#[test]
 fn what_a_failed_sync_of_a_mutation_left_in_memory_is_on_disk_before_it_is_told() {
     let disk = new_disk();
     let (store, mut model) = filled(&disk, 3000);

@@ -90,6 +90,11 @@ pub fn judge_disk(disk: &dyn Disk) {
     assert_eq!(missing, Err(SyncError::NotTried(IoFailure::NotFound)), "D2: nothing was tried");
     assert_eq!(disk.list("d"), Ok(vec!["b".to_owned(), "e".to_owned()]));
     assert_eq!(disk.list("x"), Err(IoFailure::NotFound));
+    disk.rename("d", "x").expect("renames a directory");
+    assert_eq!(disk.list("x"), Ok(vec!["b".to_owned(), "e".to_owned()]));
+    assert_eq!(disk.list("d"), Err(IoFailure::NotFound));
+    disk.rename("x", "d").expect("renames it back");
+    assert_eq!(disk.list("d/e"), Ok(vec![]));
     assert_eq!(disk.open("a", OpenMode::Write).map(drop), Err(IoFailure::NotFound));
     let lock = disk.lock("lock").expect("free");
     assert_eq!(disk.lock("lock").map(drop), Err(IoFailure::Locked));

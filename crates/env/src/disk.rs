@@ -156,7 +156,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the system says.
     fn make_dir(&self, directory: &str) -> Result<(), IoFailure>;
-    /// Renames a file, replacing what has the new name.
+    /// Renames a file, replacing the file that has the new name; or a directory with all that lies
+    /// in it, where nothing has the new name.
     ///
     /// # Errors
     /// As the system says.

@@ -14,8 +14,8 @@
 
 use crate::chunk::Chunk;
 use crate::chunk_files::{ChunkDirectory, KINDS, path};
-use crate::chunk_store_open::note_failure;
 use crate::clone_files::CloneDirectory;
+use crate::failure_note::note_failure;
 use crate::identity_file::{read_identity, write_identity};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
 use crate::recovery::{LastLife, recover};
@@ -35,8 +35,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Where a failed sync is noted for the next start (S3).
-pub(crate) const FAILED_PATH: &str = "failed";
 /// Written now and then, to see whether the disk still takes what it is given.
 pub(crate) const PROBE_PATH: &str = "probe";
 /// Looks at a directory from one such write to the next.

@@ -2,9 +2,11 @@
 
 use crate::chunk::Chunk;
 use crate::chunk_files::{CHUNKS_DIRECTORY, ChunkDirectory, handles_with_files};
-use crate::chunk_store::{ChunkStore, FAILED_PATH, locked};
+use crate::chunk_store::{ChunkStore, locked};
 use crate::clone_files::CloneDirectory;
-use crate::identity_file::{IdentityError, read_identity};
+use crate::failure_note::{forget_failure, is_failure_noted, note_failure};
+use crate::identity_file::{IdentityError, read_identity, write_identity};
+use crate::names_anew::{give_back_names, make_names_anew};
 use crate::recovery::{LastLife, RecoveredChunk, recover};
 use crate::trash::{TRASH_DIRECTORY, throw_away};
 use crate::version_journal::{
@@ -12,7 +14,7 @@ use crate::version_journal::{
 };
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::buffer_pool::BufferPool;
-use cairn_env::{Disk, DiskError, IoFailure, LogEvent, OpenMode};
+use cairn_env::{Disk, DiskError, IoFailure, LogEvent};
 use cairn_format::{
     ChunkHead, Identity, IdentityKind, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
 };
@@ -135,6 +137,7 @@ impl ChunkStore {
         let directory = disk.describe();
         let failed = |error| StoreOpenError::Disk { directory: directory.clone(), error };
         let identity = server_identity(disk.as_ref())?;
+        give_back_names(disk.as_ref()).map_err(failed)?;
         make_directories(disk.as_ref()).map_err(failed)?;
         let read = read_journal(disk.as_ref())
             .map_err(|error| StoreOpenError::Journal { directory: directory.clone(), error })?;
@@ -146,7 +149,7 @@ impl ChunkStore {
         let (generation, damaged_at) = (found.header.generation, found.damaged_at);
         let chunk_directory = ChunkDirectory::new(Arc::clone(disk));
         let RecoveredDirectory { journal, chunks, damaged, unread } =
-            recover_all(&chunk_directory, found).map_err(failed)?;
+            recover_all(&chunk_directory, found, identity).map_err(failed)?;
         let journal = begin_journal(disk, journal, generation).map_err(failed)?;
         let mut recovered = summary(identity, journal.state(), &chunks, (damaged, unread));
         let warning = |offset| {
@@ -252,14 +255,20 @@ struct RecoveredDirectory {
 fn recover_all(
     directory: &ChunkDirectory,
     found: FoundJournal,
+    identity: Option<(CellId, ServerId)>,
 ) -> Result<RecoveredDirectory, DiskError> {
     let FoundJournal { header, state: mut journal, damaged_at } = found;
     let disk = directory.disk.as_ref();
     let page_cache = disk.page_cache_id().map_err(disk_error)?;
     let page_cache_lost = journal.page_cache != page_cache;
-    let sync_failed = disk.open(FAILED_PATH, OpenMode::Read).is_ok();
+    let sync_failed = is_failure_noted(disk);
     if page_cache_lost || sync_failed {
         journal.suspect_all_dirty();
+    }
+    // In a directory without a journal nothing says whether the page cache was lost.
+    if sync_failed {
+        write_identity_anew(disk, identity)?;
+        make_names_anew(disk)?;
     }
     journal.page_cache = page_cache;
     let mut unknown = handles_with_files(disk).map_err(disk_error)?;
@@ -292,6 +301,22 @@ fn recover_all(
         journal.suspect_all();
     }
     Ok(RecoveredDirectory { journal, chunks, damaged, unread })
+}
+
+/// Names of files are made anew where chunks lie; this one is a file's of its own.
+fn write_identity_anew(
+    disk: &dyn Disk,
+    identity: Option<(CellId, ServerId)>,
+) -> Result<(), DiskError> {
+    let Some((cell, server)) = identity else { return Ok(()) };
+    match write_identity(
+        disk,
+        &Identity { kind: IdentityKind::Chunkserver, cell, id: server.get() },
+    ) {
+        // There is none for a journal either then, and the note stays (VJ3).
+        Err(DiskError::NoSpace) => Ok(()),
+        written => written,
+    }
 }
 
 /// Brings to disk, before anybody hears of the replica, what may be in the page cache alone and is
@@ -356,22 +381,6 @@ pub(crate) fn stands_at(line: &ReplicaLine, head: &ChunkHead) -> ReplicaReport {
         acknowledged_serial: head.acknowledged_serial,
         closed: line.closed,
         suspect: line.suspect,
-    }
-}
-
-/// Notes for the next start that a sync failed (S3 of the chunk store), as well as it goes: this
-/// disk is failing. Only this boot needs the note; after the next one what has the dirty mark is
-/// suspect in any case.
-pub(crate) fn note_failure(disk: &dyn Disk) {
-    drop(disk.open(FAILED_PATH, OpenMode::Create));
-}
-
-/// The failure of an earlier life is in the journal now, as suspicion, and what it kept from the
-/// disk is there.
-fn forget_failure(disk: &dyn Disk) -> Result<(), DiskError> {
-    match disk.remove(FAILED_PATH) {
-        Ok(()) | Err(IoFailure::NotFound) => Ok(()),
-        Err(failure) => Err(disk_error(failure)),
     }
 }
 

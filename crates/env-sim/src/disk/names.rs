@@ -44,6 +44,17 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
+/// What lay in a directory lies in another one.
+fn move_within(tree: &mut NameMap, from: &str, to: &str) {
+    let within = tree.range(format!("{from}/")..).map(|(path, _)| path);
+    let moved: Vec<String> =
+        within.take_while(|path| path.starts_with(&format!("{from}/"))).cloned().collect();
+    for path in moved {
+        let node = tree.remove(&path).expect("it was listed");
+        tree.insert(format!("{to}{}", &path[from.len()..]), node);
+    }
+}
+
 impl NameChange {
     fn apply(&self, tree: &mut NameMap) {
         match self {
@@ -56,6 +67,9 @@ impl NameChange {
             Self::Rename { from, to, node } => {
                 tree.remove(from);
                 tree.insert(to.clone(), *node);
+                if *node == NameTarget::Directory {
+                    move_within(tree, from, to);
+                }
             }
         }
     }
@@ -77,6 +91,16 @@ impl NameTable {
         match self.get(parent(path)) {
             Some(NameTarget::Directory) => Ok(()),
             _ => Err(IoFailure::NotFound),
+        }
+    }
+
+    /// What is to have another name: a file, or a directory where nothing has that name.
+    pub(super) fn to_be_renamed(&self, from: &str, to: &str) -> Result<NameTarget, IoFailure> {
+        self.check_parent(to)?;
+        match (self.get(from), self.get(to)) {
+            (None, _) => Err(IoFailure::NotFound),
+            (Some(NameTarget::Directory), Some(_)) => Err(IoFailure::AlreadyExists),
+            (Some(node), _) => Ok(node),
         }
     }
 
@@ -118,9 +142,9 @@ impl NameTable {
         self.change(NameChange::Remove(path.to_owned()));
     }
 
-    pub(super) fn rename(&mut self, from: &str, to: &str, inode: InodeNumber) {
+    pub(super) fn rename(&mut self, from: &str, to: &str, node: NameTarget) {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.change(NameChange::Rename { from, to, node: NameTarget::File(inode) });
+        self.change(NameChange::Rename { from, to, node });
     }
 
     /// A name is gone by nobody's doing, durably.

@@ -1,0 +1,26 @@
+//! The note that a failed sync leaves for the next start of this boot (S3 of the chunk store).
+
+use crate::whole_files::disk_error;
+use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
+
+/// Where it lies.
+const FAILED_PATH: &str = "failed";
+
+/// Notes that a sync failed, as well as it goes: this disk is failing. Only this boot needs the
+/// note; after the next one what has the dirty mark is suspect in any case.
+pub(crate) fn note_failure(disk: &dyn Disk) {
+    drop(disk.open(FAILED_PATH, OpenMode::Create));
+}
+
+/// Whether a sync has failed, in an earlier life or in a start.
+pub(crate) fn is_failure_noted(disk: &dyn Disk) -> bool {
+    disk.open(FAILED_PATH, OpenMode::Read).is_ok()
+}
+
+/// The failure is in the journal now, as suspicion, and what it kept from the disk is there.
+pub(crate) fn forget_failure(disk: &dyn Disk) -> Result<(), DiskError> {
+    match disk.remove(FAILED_PATH) {
+        Ok(()) | Err(IoFailure::NotFound) => Ok(()),
+        Err(failure) => Err(disk_error(failure)),
+    }
+}
