@@ -11,7 +11,7 @@
 
 use crate::job_pace::JobPace;
 use crate::repair::Repair;
-use crate::repair::undrained::KeptBy;
+use crate::repair::undrained::{KeptBy, LOOKED_AT_MAX};
 use crate::rules::good_replicas::{counted, good};
 use crate::rules::placement::{CopyTakers, takers_beside, with_room_count};
 use crate::state::DrainOrder;
@@ -40,9 +40,6 @@ struct DrainProgress {
 pub(super) struct Drains {
     by_server: BTreeMap<ServerId, DrainProgress>,
 }
-
-/// Chunks that are looked at for what they are to have: a few milliseconds.
-const LOOKED_AT_MAX: usize = 4096;
 
 /// Why a server is not emptied where others have room, and all of them a replica.
 const NO_TAKER: &str = "each server with room has a replica of some of its chunks already: add \

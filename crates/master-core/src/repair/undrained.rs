@@ -8,14 +8,15 @@
 
 use super::Repair;
 use super::survey::Survey;
-use crate::rules::condition::Undecided;
 use crate::rules::lacking::{Urgency, is_left_suspect};
+use crate::rules::not_copied::{NotCopied, why_not_copied};
 use crate::rules::placement::CopyTakers;
 use crate::view::View;
 use cairn_types::{ChunkHandle, EntryId, ServerId};
 
-/// Chunks of each need that are looked at: a few milliseconds (UN1).
-const LOOKED_AT_MAX: usize = 4096;
+/// Chunks that a look at a drain passes, of each need where they are ordered by it: a few
+/// milliseconds (UN1).
+pub(crate) const LOOKED_AT_MAX: usize = 4096;
 
 /// What keeps a server from being emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +38,21 @@ impl Repair {
             return None;
         }
         let (takers, mut no_source, mut no_taker) = (CopyTakers::of(view), 0, false);
-        for (urgency, handle) in looked_at(&self.survey) {
+        for handle in looked_at(&self.survey) {
             if view.fleet.locations().get(handle, server).is_none() {
                 continue;
             }
-            if urgency.good == 0 || self.survey.undecided(handle) != Undecided::No {
-                no_source += 1;
-            } else if takers.take(view, handle) || self.survey.surplus().contains(handle) {
+            // It was purged since it was listed: it goes.
+            let Some(chunk) = view.state.chunk(handle) else { return None };
+            match why_not_copied(view, (handle, &chunk), &takers) {
+                Some(NotCopied::NoGood | NotCopied::Undecided | NotCopied::DeletedSuspect) => {
+                    no_source += 1;
+                }
+                Some(NotCopied::NoTaker) if !self.survey.surplus().contains(handle) => {
+                    no_taker = true;
+                }
                 // UN2
-                return None;
-            } else {
-                no_taker = true;
+                Some(NotCopied::NoTaker) | None => return None,
             }
         }
         assert!(no_source <= 2 * LOOKED_AT_MAX as u64, "one look is bounded (UN1)");
@@ -78,9 +83,10 @@ impl Repair {
 
 /// Chunks that lack replicas, and those that lack them only elsewhere than on servers to be
 /// emptied; as many of each as are looked at (UN1).
-fn looked_at(survey: &Survey) -> impl Iterator<Item = (Urgency, ChunkHandle)> {
+fn looked_at(survey: &Survey) -> impl Iterator<Item = ChunkHandle> {
     let index = survey.index();
     let lacking = index.from((Urgency::default(), ChunkHandle::default())).take(LOOKED_AT_MAX);
     let drained = (Urgency::first_to_be_drained(), ChunkHandle::default());
-    lacking.filter(move |it| it.0 < drained.0).chain(index.from(drained).take(LOOKED_AT_MAX))
+    let first = lacking.filter(move |it| it.0 < drained.0);
+    first.chain(index.from(drained).take(LOOKED_AT_MAX)).map(|(_, handle)| handle)
 }

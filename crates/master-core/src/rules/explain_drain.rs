@@ -1,9 +1,8 @@
 //! Why a chunk still lies on a server that is to be emptied, for a person: what has to come first.
 
-use super::condition::{Undecided, undecided};
 use super::good_replicas::{counted, judged};
-use super::lacking::is_left_suspect;
 use super::members::current;
+use super::not_copied::{NotCopied, why_not_copied};
 use super::placement::CopyTakers;
 use super::surplus::plan_leave_out;
 use crate::state::ChunkRecord;
@@ -55,17 +54,19 @@ fn what_comes_first(
         "one is being made"
     } else if view.fleet.servers().is_gathering(view.now.time) {
         "nothing is copied before all servers have told what they hold"
-    } else if good.is_empty() && is_left_suspect(view, handle, chunk) {
-        "it is a deleted file's, and may have lost bytes in a power failure: it goes when that is \
-         purged, or can be copied once it is brought back"
-    } else if good.is_empty() {
-        "there is no good one to copy"
-    } else if undecided(view, (handle, chunk)) != Undecided::No {
-        "its set has to be decided on before"
-    } else if !CopyTakers::of(view).take(view, handle) {
-        "each server with room has one already: add servers, or make room on the others"
     } else {
-        "it waits for its turn"
+        match why_not_copied(view, (handle, chunk), &CopyTakers::of(view)) {
+            Some(NotCopied::DeletedSuspect) => {
+                "it is a deleted file's, and may have lost bytes in a power failure: it goes when \
+                 that is purged, or can be copied once it is brought back"
+            }
+            Some(NotCopied::NoGood) => "there is no good one to copy",
+            Some(NotCopied::Undecided) => "its set has to be decided on before",
+            Some(NotCopied::NoTaker) => {
+                "each server with room has one already: add servers, or make room on the others"
+            }
+            None => "it waits for its turn",
+        }
     };
     format!(
         "{elsewhere} of {goal} good replicas are elsewhere, more have to be copied first; {why}"

@@ -35,6 +35,7 @@ pub(crate) mod levelled_unasked;
 pub(crate) mod live_file;
 pub(crate) mod members;
 pub(crate) mod next_step;
+pub(crate) mod not_copied;
 pub(crate) mod placement;
 pub(crate) mod reading;
 pub(crate) mod replica_set;
