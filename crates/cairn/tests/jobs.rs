@@ -167,23 +167,25 @@ fn a_fresh_server_is_filled_by_balance_which_ends_by_itself_and_can_be_cancelled
     await_until("all to have told what they store", || {
         (0..3).all(|number| stored(&cell, number) == 9 << 20)
     });
-    let dry = told(&cell, &["balance", "--dry-run", "--json"]);
-    assert_eq!((&dry[0]["under_count"], &dry[0]["over_count"]), (&1.into(), &3.into()));
+    // One that is silent for a moment is not counted.
+    await_until("all four to be counted", || {
+        let dry = told(&cell, &["balance", "--dry-run", "--json"]);
+        dry[0]["under_count"] == 1 && dry[0]["over_count"] == 3
+    });
     assert_eq!(job(&cell, "balance"), None, "a dry run changes nothing");
     cell.ok(["balance"]);
     // A small one may have ended already.
     let cancelled = cell.run(["jobs", "cancel", "balance"]).code();
     assert!([0, 3].contains(&cancelled), "{cancelled}");
     assert_eq!(job(&cell, "balance"), None);
-    let moving = cell.ok(["balance", "--threshold", "5"]);
-    assert!(moving.contains("1 too little") || moving.contains("nothing to do"), "{moving}");
+    cell.ok(["balance", "--threshold", "5"]);
     await_until("the end of it", || job(&cell, "balance").is_none());
     await_until("the server to have got its share", || stored(&cell, 3) >= 6 << 20);
     await_until("what it was given to be gone elsewhere", || {
         (0..4).map(|number| stored(&cell, number)).sum::<u64>() == 27 << 20
     });
     assert!((0..4).all(|number| stored(&cell, number) <= 8 << 20), "and nobody has more");
-    assert_eq!(status(&cell)["under_replicated"], 0);
+    await_until("no chunk to lack a replica", || status(&cell)["under_replicated"] == 0);
     assert!(cell.ok_with(["cat", "/file"], b"") == bytes, "the same bytes");
     assert!(cell.ok(["balance"]).contains("nothing to do"));
 }

@@ -335,6 +335,11 @@ impl ServerTable {
         self.servers.values().filter(move |server| self.state_of(now, server) == ServerState::Live)
     }
 
+    /// Whether there is one of which nothing was heard for a moment.
+    pub(crate) fn is_some_silent(&self, now: Time) -> bool {
+        self.servers.values().any(|server| self.state_of(now, server) == ServerState::Silent)
+    }
+
     /// Servers that have not told in this term what they hold, and are not there to tell it.
     pub(crate) fn absent(&self, now: Time) -> impl Iterator<Item = &ReplicaAt> {
         let absent = move |server: &&KnownServer| {

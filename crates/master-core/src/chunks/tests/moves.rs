@@ -390,6 +390,30 @@ fn a_balance_ends_only_when_what_an_earlier_one_left_too_many_is_gone() {
 }
 
 #[test]
+fn a_balance_does_not_end_while_the_server_that_it_is_to_fill_is_silent_for_a_moment() {
+    let (mut world, grant, _) = World::settled(4);
+    tell_full(&mut world, &grant);
+    let chunk = world.state.config().chunk_size;
+    let empty = (1..=4).find(|id| !members(&grant).contains(id)).expect("one of four");
+    let all: Vec<(u64, u64)> =
+        (1..=4).map(|id| (id, if id == empty { 0 } else { 9 * chunk })).collect();
+    let others: Vec<(u64, u64)> = all.iter().copied().filter(|it| it.0 != empty).collect();
+    let pass = |world: &mut World, stored: &[(u64, u64)]| {
+        tell_stored(world, stored);
+        world.millis += 250;
+        world.wake_up();
+    };
+    pass(&mut world, &all);
+    (0..6).for_each(|_| pass(&mut world, &others));
+    world.request(7, Balance { threshold_permille: 50, dry_run: false });
+    world.commit();
+    (0..6).for_each(|_| pass(&mut world, &others));
+    assert!(world.proposed.is_empty(), "all that are heard of are near enough, and one is silent");
+    (0..4).for_each(|_| pass(&mut world, &all));
+    assert_eq!(world.copy_all(), [empty]);
+}
+
+#[test]
 fn a_balance_that_is_called_off_drops_what_it_copies_and_waits_for_clients_until_then() {
     let mut world = World::new(4);
     let grant = world.first_chunk();
