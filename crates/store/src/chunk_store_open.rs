@@ -337,7 +337,7 @@ fn bring_to_disk(
     let is_unmarked = !line.dirty && !line.suspect && is_ahead;
     // After a failed sync the page cache has what the disk may lack, and takes it for clean: no
     // other sync of it would be true, now or once a suspect is taken for current again (R28).
-    if !line.suspect && !(is_unmarked && last_life.sync_failed) {
+    if !(line.suspect || is_unmarked && last_life.sync_failed) {
         return if is_unmarked {
             recovered.chunk.sync(directory).map(|()| false)
         } else {

@@ -15,9 +15,10 @@
 //!   there since; but not where a chunk was begun in it before anybody noticed.
 
 use crate::chunk_files::CHUNKS_DIRECTORY;
-use crate::chunk_store::{ChunkStore, FAILED_PATH, PROBE_PATH, told_path};
+use crate::chunk_store::{ChunkStore, PROBE_PATH, told_path};
 use crate::chunk_store_open::StoreOpenError;
 use crate::clone_files::CLONES_DIRECTORY;
+use crate::failure_note::FAILED_PATH;
 use crate::opened_directories::OpenedDirectory;
 use crate::trash::TRASH_DIRECTORY;
 use cairn_env::{Disk, IoFailure, JournalEntry};

@@ -4,7 +4,7 @@ use crate::whole_files::disk_error;
 use cairn_env::{Disk, DiskError, IoFailure, OpenMode};
 
 /// Where it lies.
-const FAILED_PATH: &str = "failed";
+pub(crate) const FAILED_PATH: &str = "failed";
 
 /// Notes that a sync failed, as well as it goes: this disk is failing. Only this boot needs the
 /// note; after the next one what has the dirty mark is suspect in any case.

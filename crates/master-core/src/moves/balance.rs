@@ -112,7 +112,7 @@ impl Balancing {
             self.moved = Some(step.now.time);
         }
         let is_still = step.now.time >= moved + view.term.dead() * STILL_MAX;
-        if false && view.fleet.servers().is_some_silent(step.now.time) && !is_still {
+        if view.fleet.servers().is_some_silent(step.now.time) && !is_still {
             // BL7
         } else if self.left == 0 {
             let is_told = self.is_surplus_gone(&view) || is_still;

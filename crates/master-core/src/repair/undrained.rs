@@ -43,7 +43,7 @@ impl Repair {
                 continue;
             }
             // It was purged since it was listed: it goes.
-            let Some(chunk) = view.state.chunk(handle) else { return None };
+            let chunk = view.state.chunk(handle)?;
             match why_not_copied(view, (handle, &chunk), &takers) {
                 Some(NotCopied::NoGood | NotCopied::Undecided | NotCopied::DeletedSuspect) => {
                     no_source += 1;
