@@ -450,8 +450,7 @@ impl ChunkCore {
         if after == AfterFailure::NeverWas {
             let why = "it could not be created";
             self.forget(now, handle, why);
-            // A heartbeat may have told of it; and where it was a clone, something may be left.
-            self.table.tell_lost(handle);
+            // Where it was a clone, something of that may be left.
             self.clones.give_up(&mut self.out, handle, DiskPurpose::Nobody, why);
         }
     }

@@ -494,7 +494,7 @@ impl Primary {
         if answer.version != stored.version() {
             return Err(LeaseEnd::because("the set was changed by another raise"));
         }
-        self.secondaries.keep(&answer.secondaries);
+        self.secondaries.keep(&answer.secondaries).map_err(LeaseEnd::because)?;
         self.phase = LeasePhase::Serving;
         self.acknowledge_and_forward(stored, cx)
     }

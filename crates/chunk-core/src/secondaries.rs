@@ -187,11 +187,19 @@ impl Secondaries {
     }
 
     /// The master's word on who is left (R14).
-    pub(crate) fn keep(&mut self, left: &[ReplicaAt]) {
+    ///
+    /// # Errors
+    /// One of them is none of these: it counts, and nothing is forwarded to it.
+    pub(crate) fn keep(&mut self, left: &[ReplicaAt]) -> Result<(), &'static str> {
+        let is_known = |at: &ReplicaAt| self.all.iter().any(|it| it.at.server == at.server);
+        if !left.iter().all(is_known) {
+            return Err("the set has a member that the lease does not name");
+        }
         self.all.retain(|secondary| left.iter().any(|at| at.server == secondary.at.server));
         for secondary in &mut self.all {
             (secondary.failed, secondary.outstanding) = (false, false);
         }
+        Ok(())
     }
 
     /// Tells each how far readers may go until it has heard (R17); whether the mark is a new one.

@@ -115,6 +115,25 @@ fn a_failed_secondary_holds_the_answer_until_the_set_is_changed_and_the_rest_hav
 }
 
 #[test]
+fn a_primary_does_not_go_on_with_a_set_that_has_a_member_it_does_not_know() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 100));
+    bench.applied(100);
+    let (failed, _) = bench.call();
+    bench.forward_answered();
+    bench.answer(failed, Err(Failure::unknown(ErrorCode::Unreachable, "gone")));
+    let (shrink, _) = bench.call();
+    bench.ask(Raise { keeps_lease: true, ..raise(version(1), version(2)) });
+    bench.journaled();
+    assert!(matches!(bench.reply().1, Ok(Response::Raise(_))));
+    // The one that failed, by the id under which it came back.
+    let secondaries = vec![server(3), server(9)];
+    let answer = SecondaryFailedAnswer { version: version(2), secondaries };
+    bench.answer(shrink, Ok(Response::SecondaryFailed(answer)));
+    assert!(bench.reply().1.is_err(), "it would be acknowledged, and one that counts lacks it");
+}
+
+#[test]
 fn a_primary_changes_nothing_under_a_version_that_may_never_be_logged() {
     let mut bench = Bench::primary();
     bench.ask(append(1, 100));

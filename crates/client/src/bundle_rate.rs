@@ -1,8 +1,8 @@
 //! How large the bundles of a producer become that have to wait: as large as is worth it.
 //!
 //! A commit costs the same for a large bundle as for a small one, so who is fast sends large ones.
-//! On a slow line they would only be late: each is pushed and committed as a whole, and eight of
-//! 8 MiB take a minute where three chains share a link of 100 Mbit/s.
+//! On a slow line they would only be late: each is pushed and committed as a whole, and at the 4
+//! MB/s that are left where three chains share a link of 100 Mbit/s one of 8 MiB takes two seconds.
 
 use std::time::{Duration, Instant};
 
