@@ -4,7 +4,7 @@
 use crate::ledger::ChunkLedger;
 use crate::replica_ledger::ReplicaLedger;
 use cairn_env_sim::NodeId;
-use cairn_types::PushId;
+use cairn_types::{ChunkVersion, PushId};
 
 impl ChunkLedger {
     /// Nodes that the cell itself can take for good: intact, undoubted, at the logged version.
@@ -20,12 +20,14 @@ impl ChunkLedger {
     }
 
     /// Nodes whose disks hold everything that was acknowledged, undamaged. Not an old image that
-    /// came back when the cell had gone on without what it holds (seed 238); nor one that has what
+    /// came back when the cell had gone on without what it holds (seed 238), nor one that came back
+    /// when the cell had gone on with an old image alone; nor one that has what
     /// it has from another's levelling, or as its clone, where that one had lost it (seed 1387).
     pub(crate) fn intact(&self) -> Vec<NodeId> {
         let logged = self.version().map(|(version, _)| version);
         let came_back_late = |replica: &ReplicaLedger| {
-            replica.turned_back.is_some() && Some(replica.version) < logged
+            let is_stale = Some(replica.version) < logged;
+            replica.turned_back.is_some() && is_stale || replica.version < self.went_on_at
         };
         let has = |replica: &ReplicaLedger, push: &PushId| {
             replica.applied.contains_key(push) && !replica.gone.contains(push)
@@ -38,6 +40,15 @@ impl ChunkLedger {
                 && self.acknowledged.iter().all(|done| has(replica, &done.push))
         };
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
+    }
+
+    /// A version is logged: of an old image, where nobody else runs who has all that was
+    /// acknowledged (seed 158 at b7fbed5a, with two of three servers away for ten seconds).
+    pub(crate) fn goes_on(&mut self, version: ChunkVersion, runs: impl Fn(&NodeId) -> bool) {
+        let is_old = |(node, it): (&NodeId, &ReplicaLedger)| it.turned_back.is_some() && runs(node);
+        if self.replicas.iter().any(is_old) && !self.intact().iter().any(runs) {
+            self.went_on_at = version;
+        }
     }
 
     /// Of those, the ones from whom readers are given a stream's bytes: where a set was decided on

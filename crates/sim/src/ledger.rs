@@ -2,6 +2,7 @@
 //! says, what each disk has applied, what was acknowledged. Never the system's opinion.
 
 use crate::checkers::Verdict;
+use crate::copy_ledger::{CopyLedger, CopySource};
 use crate::inventories::ToldInventories;
 use crate::replica_ledger::ReplicaLedger;
 use crate::stream_book::{CommittedNote, StreamBook, bundle_name};
@@ -32,6 +33,9 @@ pub(crate) struct ChunkLedger {
     pub(crate) logged: BTreeMap<ChunkVersion, u32>,
     pub(crate) logged_at: BTreeMap<ChunkVersion, WorldTime>,
     pub(crate) closed: bool,
+    /// A version that was logged while nobody ran who had all that was acknowledged, and an old
+    /// image of another's disk did: whoever comes back later stands lower, and is not asked.
+    pub(crate) went_on_at: ChunkVersion,
     /// A set that may have less than another replica was decided on (R28): what it lacks is lost
     /// for readers, whoever else has it.
     pub(crate) decided: bool,
@@ -39,14 +43,8 @@ pub(crate) struct ChunkLedger {
     pub(crate) acknowledged: Vec<AcknowledgedMutation>,
     /// Pushes of which a client may have been told that all disks have them.
     pub(crate) told_synced: BTreeSet<PushId>,
-    /// From whom a node last fetched blocks, and at which version.
-    fetched: BTreeMap<NodeId, (NodeId, ChunkVersion)>,
-    /// Clones that are finished and not adopted.
-    clones: BTreeMap<NodeId, ReplicaLedger>,
-    /// Of which chunk of its own a node copies this one.
-    copied_of: BTreeMap<NodeId, ChunkHandle>,
-    /// Nodes that put it together of ranges of others (R45).
-    assembled: BTreeSet<NodeId>,
+    /// Copies that are being made of it.
+    copies: BTreeMap<NodeId, CopyLedger>,
     /// Nodes that have ever applied a push, and under which version, whatever became of their
     /// disks.
     pub(crate) appliers: BTreeMap<PushId, BTreeMap<NodeId, ChunkVersion>>,
@@ -64,9 +62,12 @@ impl ChunkLedger {
         self.logged.last_key_value().map(|(version, size)| (*version, *size))
     }
 
-    /// A node's clone is a replica from here on.
-    fn adopt(&mut self, node: NodeId) {
-        let replica = self.clones.remove(&node).unwrap_or_default();
+    fn copy(&mut self, node: NodeId) -> &mut CopyLedger {
+        self.copies.entry(node).or_default()
+    }
+
+    /// A node's copy is a replica.
+    fn adopt(&mut self, node: NodeId, replica: ReplicaLedger) {
         for (push, (version, _)) in &replica.applied {
             self.appliers.entry(*push).or_default().insert(node, *version);
         }
@@ -86,6 +87,8 @@ pub(crate) struct Ledger {
     inventories: ToldInventories,
     /// Nodes of which a replica may be absent.
     with_absent: BTreeSet<NodeId>,
+    /// Nodes of which no process runs.
+    stopped: BTreeSet<NodeId>,
     /// How often each machine's power went, and its disks alone.
     boots: BTreeMap<NodeId, (u64, u64)>,
     /// Whose disks say of some syncs that they are done when they are not.
@@ -149,37 +152,48 @@ impl Ledger {
                 replica.dirty = false;
             }
             ChunkJob::Journal(entries) => {
-                for entry in entries {
-                    if let JournalEntry::Adopt { handle, .. } = entry {
-                        self.chunk(*handle).adopt(node);
-                    }
-                    if let JournalEntry::Damaged(handle) = entry {
-                        self.found_damaged(node, *handle);
-                    }
-                    if let JournalEntry::Cleared(handle) = entry {
-                        let replica = self.chunk(*handle).replicas.entry(node).or_default();
-                        replica.suspect = false;
-                    }
-                    if let JournalEntry::Raise { handle, version, .. }
-                    | JournalEntry::Adopt { handle, version, .. } = entry
-                    {
-                        let replica = self.chunk(*handle).replicas.entry(node).or_default();
-                        replica.version = *version;
-                        replica.dirty = true;
-                        (replica.unknown, replica.forgotten) = (false, false);
-                    }
-                }
+                entries.iter().for_each(|entry| self.journaled(node, entry));
             }
             ChunkJob::Trash { handle, .. } => {
-                self.chunk(*handle).replicas.remove(&node);
+                let chunk = self.chunk(*handle);
+                chunk.copies.get_mut(&node).into_iter().for_each(CopyLedger::trashed);
+                chunk.replicas.remove(&node);
             }
             ChunkJob::Clone { handle, work } => self.clone_did(node, *handle, work),
             _ => {}
         }
     }
 
-    /// A chunkserver's disk has failed at this, or its process ended meanwhile: a bundle may be
-    /// there all the same.
+    /// A node's journal has this.
+    fn journaled(&mut self, node: NodeId, entry: &JournalEntry) {
+        if let JournalEntry::Adopt { handle, .. } = entry {
+            let chunk = self.chunk(*handle);
+            let replica = chunk.copy(node).adopt();
+            chunk.adopt(node, replica);
+        }
+        if let JournalEntry::Raise { handle, .. } = entry {
+            let chunk = self.chunk(*handle);
+            let adopted = chunk.copies.get_mut(&node).and_then(CopyLedger::raised);
+            adopted.into_iter().for_each(|replica| chunk.adopt(node, replica));
+        }
+        if let JournalEntry::Damaged(handle) = entry {
+            self.found_damaged(node, *handle);
+        }
+        if let JournalEntry::Cleared(handle) = entry {
+            self.chunk(*handle).replicas.entry(node).or_default().suspect = false;
+        }
+        if let JournalEntry::Raise { handle, version, .. }
+        | JournalEntry::Adopt { handle, version, .. } = entry
+        {
+            let replica = self.chunk(*handle).replicas.entry(node).or_default();
+            replica.version = *version;
+            replica.dirty = true;
+            (replica.unknown, replica.forgotten) = (false, false);
+        }
+    }
+
+    /// A chunkserver's disk has failed at this, or its process ended meanwhile: a bundle, or an
+    /// adopted clone, may be there all the same.
     pub(crate) fn disk_failed_at(&mut self, node: NodeId, job: &ChunkJob) {
         if let ChunkJob::Extend { handle, version, extent, .. } = job {
             let bundle = bundle_name(*handle, extent.serial);
@@ -187,46 +201,37 @@ impl Ledger {
             replica.begun.insert(bundle, (*version, extent.serial));
             replica.dirty = true;
         }
+        let ChunkJob::Journal(entries) = job else { return };
+        for entry in entries {
+            let JournalEntry::Adopt { handle, version, .. } = entry else { continue };
+            self.chunk(*handle).copy(node).may_be_adopted(*version);
+        }
     }
 
     /// A node's disk has worked on a clone, or on a copy of a chunk of its own.
     fn clone_did(&mut self, node: NodeId, handle: ChunkHandle, work: &CloneWork) {
-        let chunk = self.chunk(handle);
-        match work {
-            CloneWork::Finish { stands } if chunk.assembled.remove(&node) => {
+        let source = self.chunk(handle).copy(node).worked(work);
+        let (Some(source), CloneWork::Finish { stands }) = (source, work) else { return };
+        let replica = |of: ChunkHandle, at: NodeId| self.chunks.get(&of)?.replicas.get(&at);
+        let copied = |source: Option<&ReplicaLedger>| source.map(|source| source.copied(stands));
+        let copy = match source {
+            CopySource::Ranges => {
                 // Each block was verified when it was read, and all of it is on disk.
                 let bundle = bundle_name(handle, stands.serial);
                 let applied = [(bundle, (stands.mutated_version, stands.serial))].into();
-                let clone =
-                    ReplicaLedger { applied, synced: [bundle].into(), ..Default::default() };
-                chunk.clones.insert(node, clone);
+                ReplicaLedger { applied, synced: [bundle].into(), ..Default::default() }
             }
-            CloneWork::Finish { stands } => {
-                let copied_of = chunk.copied_of.get(&node).copied();
-                let source = match copied_of {
-                    Some(of) => self.chunks.get(&of).and_then(|of| of.replicas.get(&node)),
-                    None => {
-                        let from = chunk.fetched.get(&node).map(|(from, _)| *from);
-                        from.and_then(|from| self.chunks[&handle].replicas.get(&from))
-                    }
-                };
-                let mut clone = source.map(|source| source.copied(stands)).unwrap_or_default();
-                // A copy on the disk itself may be a clone of its file: what rots is in both.
-                clone.flipped = copied_of.is_some() && source.is_some_and(|source| source.flipped);
-                self.chunk(handle).clones.insert(node, clone);
+            CopySource::Own(of) => {
+                let source = replica(of, node);
+                // It may be a clone of the file: what rots is in both.
+                let flipped = source.is_some_and(|source| source.flipped);
+                ReplicaLedger { flipped, ..copied(source).unwrap_or_default() }
             }
-            CloneWork::Begin { anew: false } => {}
-            CloneWork::Gather { .. } | CloneWork::Add { .. } => drop(chunk.assembled.insert(node)),
-            CloneWork::Copy { of, .. } => {
-                chunk.copied_of.insert(node, *of);
-                chunk.clones.remove(&node);
+            CopySource::Other(from) => {
+                copied(from.and_then(|from| replica(handle, from))).unwrap_or_default()
             }
-            CloneWork::Begin { anew: true } | CloneWork::Install { .. } | CloneWork::Drop => {
-                chunk.copied_of.remove(&node);
-                chunk.assembled.remove(&node);
-                chunk.clones.remove(&node);
-            }
-        }
+        };
+        self.chunk(handle).copy(node).finish(copy);
     }
 
     /// A range of a stream stands in a chunk of its own from now on; the file has let go of some
@@ -294,14 +299,12 @@ impl Ledger {
 
     /// A node was given blocks of another's replica, or was told that it lacks none.
     pub(crate) fn fetched(&mut self, to: NodeId, from: NodeId, fetch: &Fetch) {
-        self.chunk(fetch.handle).fetched.insert(to, (from, fetch.version));
+        self.chunk(fetch.handle).copy(to).fetch(from, fetch.version);
     }
 
     /// A replica is levelled to the one that it has fetched from at this version, if it has.
     fn levelled(&mut self, node: NodeId, (handle, version): (ChunkHandle, ChunkVersion)) {
-        let fetched = self.chunk(handle).fetched.get(&node);
-        let from = fetched.filter(|(_, at)| *at == version).map(|(from, _)| *from);
-        let Some(from) = from else { return };
+        let Some(from) = self.chunk(handle).copy(node).fetched_at(version) else { return };
         let is_liar = self.liars.contains(&from);
         let chunk = self.chunk(handle);
         let Some(source) = chunk.replicas.get(&from).cloned() else { return };
@@ -434,18 +437,32 @@ impl Ledger {
     pub(crate) fn inventory(&mut self, node: NodeId, slice: &Inventory) {
         let Some(held) = self.inventories.slice(node, slice) else { return };
         for (handle, chunk) in &mut self.chunks {
+            let told = held.get(handle);
+            let adopted = chunk.copy(node).told(told.map(|(version, _)| *version));
+            adopted.into_iter().for_each(|replica| chunk.adopt(node, replica));
             let Some(replica) = chunk.replicas.get_mut(&node).filter(|it| it.unknown) else {
                 continue;
             };
-            let told = held.get(handle);
             replica.unknown = false;
             replica.forgotten = told.is_none_or(|(version, _)| *version < replica.version);
             replica.suspect |= told.is_some_and(|(_, suspect)| *suspect);
         }
     }
 
+    /// The process on a node has ended.
+    pub(crate) fn stopped(&mut self, node: NodeId) {
+        self.stopped.insert(node);
+    }
+
+    /// A version is logged.
+    pub(crate) fn note_went_on(&mut self, handle: ChunkHandle, version: ChunkVersion) {
+        let Some(chunk) = self.chunks.get_mut(&handle) else { return };
+        chunk.goes_on(version, |node| !self.stopped.contains(node));
+    }
+
     /// A process starts on a node: it looks at all directories.
     pub(crate) fn started(&mut self, node: NodeId) {
+        self.stopped.remove(&node);
         self.with_absent.remove(&node);
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
@@ -584,7 +601,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::{ChunkLedger, Ledger, ReplicaLedger, bundle_name};
-    use cairn_env::{ApplyMutation, ChunkJob};
+    use cairn_env::{ApplyMutation, ChunkJob, JournalEntry};
     use cairn_env_sim::{NodeId, WorldTime};
     use cairn_protocol::{Inventory, ReplicaReport, ReportSlice};
     use cairn_types::SessionId;
@@ -643,6 +660,37 @@ mod tests {
         let replica = &ledger.chunk(handle).replicas[&SOURCE];
         assert!(replica.applied.contains_key(&bundle) && replica.gone.contains(&bundle));
         assert!(replica.lost);
+    }
+
+    #[test]
+    fn a_clone_whose_adoption_a_process_ended_at_is_a_replica_where_its_server_tells_of_it() {
+        let version = ChunkVersion::new(2);
+        for (told, is_there) in [(Some((ChunkHandle::new(1), 2)), true), (None, false)] {
+            let (mut ledger, handle) = acknowledged_on_one();
+            let chunk = ledger.chunk(handle);
+            let clone = chunk.replicas[&SOURCE].clone();
+            chunk.replicas.remove(&LEVELLED);
+            chunk.copy(LEVELLED).finish(clone);
+            let adopt = JournalEntry::Adopt { handle, version, close: true };
+            ledger.disk_failed_at(LEVELLED, &ChunkJob::Journal(vec![adopt]));
+            assert_eq!(ledger.chunk(handle).intact(), [SOURCE], "nobody can tell yet");
+            ledger.inventory(LEVELLED, &slice(0, true, told));
+            assert_eq!(ledger.chunk(handle).intact().contains(&LEVELLED), is_there);
+        }
+    }
+
+    #[test]
+    fn who_comes_back_late_is_not_asked_where_an_old_image_was_gone_on_with() {
+        let (mut ledger, handle) = acknowledged_on_one();
+        let old = ledger.chunk(handle).replicas.get_mut(&LEVELLED).expect("made above");
+        old.turned_back = Some(WorldTime(1));
+        let (first, second) = (ChunkVersion::new(1), ChunkVersion::new(2));
+        ledger.note_went_on(handle, first);
+        assert_eq!(ledger.chunk(handle).went_on_at, ChunkVersion::default(), "the other runs");
+        ledger.stopped(SOURCE);
+        ledger.note_went_on(handle, second);
+        ledger.started(SOURCE);
+        assert_eq!(ledger.chunk(handle).intact(), []);
     }
 
     fn level(ledger: &mut Ledger, handle: ChunkHandle) {

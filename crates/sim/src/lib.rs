@@ -12,6 +12,7 @@
 mod cell;
 mod checkers;
 mod committed_state;
+mod copy_ledger;
 mod disk_damage;
 mod drills;
 mod fault_endings;
@@ -31,6 +32,7 @@ mod persons_decisions;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod prober;
+mod rare_branches;
 mod replica_audit;
 mod replica_ledger;
 mod report;

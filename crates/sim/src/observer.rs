@@ -7,6 +7,7 @@ use crate::checkers::shadow_is_prefix::ShadowIsPrefix;
 use crate::checkers::{Checker, Verdict};
 use crate::committed_state::CommittedState;
 use crate::ledger::Ledger;
+use crate::rare_branches::rare_branch;
 use crate::report::CheckFailure;
 use crate::server_book::ServerBook;
 use crate::set_back_master::SetBackMaster;
@@ -16,7 +17,7 @@ use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
 use cairn_master_core::{Applied, LogDone, LogJob, LogResult, Record};
-use cairn_protocol::{BatchEntry, ErrorCode, Failure, Request, Response};
+use cairn_protocol::{ErrorCode, Failure, Request, Response};
 use cairn_store::RecoveredLog;
 use cairn_types::wire::Message;
 use cairn_types::{ChunkHandle, LogIndex, ServerId, Term};
@@ -143,6 +144,12 @@ impl Observer {
     /// Whether it is not known what failed appends have left on a master's disk.
     pub(crate) fn doubts_log(&self, node: NodeId) -> bool {
         !self.set_back.is(node) && self.group.is_doubtful(node)
+    }
+
+    /// The record that a master's own history begins behind: up to there it has a checkpoint that
+    /// was another's, and no log.
+    pub(crate) fn begun(&self, master: NodeId) -> LogIndex {
+        self.replay.get(&master).map_or(LogIndex::default(), ReplayIsState::begun)
     }
 
     /// The term of a master that runs, as far as it has begun it.
@@ -312,6 +319,7 @@ impl Observer {
                 chunk.logged.insert(set.version, set.set_size);
                 chunk.logged_at.insert(set.version, at);
                 chunk.decided |= set.keeps_above.is_some();
+                self.ledger.note_went_on(set.handle, set.version);
                 self.reach(if set.set_size < before { "set shrunk" } else { "version raised" });
             }
             Record::SetDrain(set) => self.servers.drains(set.server, set.drains),
@@ -438,11 +446,17 @@ impl Observer {
     /// A master has another's checkpoint on its disk.
     fn take_over(&mut self, at: WorldTime, node: NodeId, result: &LogResult) {
         let Ok(LogDone::TakenOver(Some(taken))) = result else {
+            self.replay.entry(node).or_default().may_take_over();
             return self.reach("checkpoint of another master does not read");
         };
         self.reach("checkpoint of another master taken over");
+        self.took_over(at, node, taken.state.applied());
+    }
+
+    /// What a master has begins with a checkpoint as of this record, which was another's.
+    fn took_over(&mut self, at: WorldTime, node: NodeId, index: LogIndex) {
         self.settle(at);
-        match self.group.stood_for(taken.state.applied()) {
+        match self.group.stood_for(index) {
             Ok(committed) => self.replay.entry(node).or_default().take_over(committed),
             Err(message) => self.fail(at, GroupAgrees::NAME, message),
         }
@@ -462,7 +476,7 @@ impl MessageWatch for Observer {
     }
 
     fn answered(&mut self, seen: &SeenRequest<'_>, answer: &Result<Response, Failure>) {
-        self.note_branch(seen, answer);
+        rare_branch(seen, answer).into_iter().for_each(|branch| self.reach(branch));
         self.note_stale(seen, answer);
         match self.set_back.judge(seen, answer) {
             Ok(Some(reached)) => self.reach(reached),
@@ -511,12 +525,18 @@ impl MessageWatch for Observer {
                 }
                 let may_have = self.group.take_may_have(node);
                 self.appended(at, node, &may_have);
+                if let Some(index) = self.replay[&node].took_over_after_all() {
+                    self.reach("checkpoint of another master reads after a restart");
+                    self.took_over(at, node, index);
+                }
             }
             let check = if alive { ReplayIsState::recovered } else { ReplayIsState::check };
             self.check_replay(at, node, check);
         }
         if alive {
             self.ledger.started(node);
+        } else {
+            self.ledger.stopped(node);
         }
         for checker in &mut self.checkers {
             checker.lives(node, alive);
@@ -542,48 +562,6 @@ impl Observer {
             self.stale_answers.push(stale);
             self.reach("read answered by a replica left behind");
         }
-    }
-
-    /// Counts the rare branches of the system under test.
-    fn note_branch(&mut self, seen: &SeenRequest<'_>, answer: &Result<Response, Failure>) {
-        let name = match (seen.request, answer) {
-            (Request::Raise(raise), Ok(_)) if raise.close => "raise with the close mark",
-            (Request::Raise(_), Err(_)) => "raise refused",
-            (Request::GrantLease(_), Ok(_)) => "lease granted",
-            (Request::GrantLease(_), Err(_)) => "lease grant refused",
-            (Request::SecondaryFailed(_), Ok(_)) => "secondary failed, set shrunk",
-            (Request::SecondaryFailed(_), Err(_)) => "secondary failed, not shrunk",
-            (Request::Probe(_), _) => "probe",
-            (Request::Fetch(_), Ok(_)) => "replica caught up with another",
-            (Request::Batch(batch), _)
-                if matches!(batch.entries.first(), Some(BatchEntry::Open(_))) =>
-            {
-                "files opened together"
-            }
-            (Request::RevokeLease(_), _) => "lease revoked",
-            (Request::Join(_), Ok(_)) => "server joined",
-            (Request::Write(_) | Request::Append(_) | Request::Read(_), Err(failure)) => {
-                return self.reach(code_name(failure));
-            }
-            _ => return,
-        };
-        self.reach(name);
-    }
-}
-
-fn code_name(failure: &Failure) -> &'static str {
-    use cairn_protocol::ErrorCode as Code;
-    match failure.code {
-        Code::StaleVersion => "refused: stale version",
-        Code::NotPrimary => "refused: not primary",
-        Code::ChunkClosed => "refused: chunk closed",
-        Code::PushMissing => "refused: push missing",
-        Code::PastAcknowledged => "refused: past the acknowledged length",
-        Code::ChecksumMismatch => "refused: checksum",
-        Code::NoSuchChunk => "refused: no such chunk",
-        Code::ReplicaFailed => "refused: replica failed",
-        Code::Busy => "refused: busy",
-        _ => "refused: other",
     }
 }
 

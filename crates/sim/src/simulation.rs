@@ -248,6 +248,14 @@ impl Simulation {
         observer.ledger.chunks_of(file).any(|chunk| chunk.known_good().len() < enough)
     }
 
+    /// Whether of some chunk of a file no server that runs has all bytes: those that had them are
+    /// gone for good.
+    pub(crate) fn has_lost_chunk(&self, file: EntryId) -> bool {
+        let observer = self.observer.borrow();
+        let runs = |node: &NodeId| self.world.is_alive(*node);
+        observer.ledger.chunks_of(file).any(|chunk| !chunk.intact().iter().any(runs))
+    }
+
     /// One of the masters; of one, that one, and nothing is drawn.
     pub(crate) fn some_master(&mut self) -> NodeId {
         let masters = self.nodes.masters.clone();

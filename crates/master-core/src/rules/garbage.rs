@@ -97,6 +97,12 @@ pub(crate) fn is_kept(state: &State, report: &ReplicaReport) -> bool {
     holds_more && state.chunk(handle).is_some_and(|chunk| report.version < chunk.version)
 }
 
+/// Whether two are left where one that is not good goes, a good one among them (GB2): of so many
+/// good ones, and others.
+pub(crate) fn is_enough_beside(good: usize, others: usize) -> bool {
+    good >= 2 || (good == 1 && others >= 2)
+}
+
 /// Whether this server's stale replica of the chunk is of no use to it (GB2).
 fn is_needless(
     view: &View<'_>,
@@ -126,8 +132,7 @@ fn is_needless(
     let good = good.count();
     let in_the_way = || {
         let others = locations.of(handle).count().saturating_sub(good);
-        let enough = good >= 2 || (good == 1 && others >= 2);
-        let lacks = enough && lacking(view, handle, chunk).is_some();
+        let lacks = is_enough_beside(good, others) && lacking(view, handle, chunk).is_some();
         let holders = locations.of(handle).map(|(server, _)| server).collect();
         lacks && !is_room_beside(view, &holders)
     };

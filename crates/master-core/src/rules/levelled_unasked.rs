@@ -5,25 +5,39 @@
 //! no copy is made of a suspect.
 //!
 //! - LV1: only where nobody may have a lease, known or not: to a client's chunk its client sees.
-//! - LV2: only where a raise is of use: a suspect of its set becomes current.
+//! - LV2: only where a raise is of use: a suspect of its set becomes current, or one that lacks
+//!   what was acknowledged (R29) becomes stale, and makes room for a copy.
 //! - LV3: never by a decision, which leaves replicas out for ever: while nobody asks for the chunk,
 //!   waiting for those who are away costs nothing.
+//! - LV4: but where the chunk is cornered: one sound replica, suspects on all other servers that
+//!   could have a copy, and nobody away. Nothing that is waited for comes, no copy is made, and if
+//!   the sound one goes so does what it alone has. The decision makes suspects stale that hold no
+//!   more than it, and these make room, one by one, for copies (GB2).
 
-use super::decided_set::{SetDecision, decide};
+use super::decided_set::{SetDecision, decide, keeps_above};
+use super::garbage::is_enough_beside;
 use super::members::{current, former_holder_unknown};
+use super::placement::is_room_beside;
 use super::replica_set::{LiveMember, plan_raise};
-use crate::fleet::KnownReplica;
+use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::{ChunkHandle, ServerId};
+use std::collections::BTreeSet;
 
 /// Whom the master raises by itself now, if it does.
 pub(crate) fn whom_to_level(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
 ) -> Option<Vec<LiveMember>> {
-    // LV2: asked of every one that ails, with each tick; most have no suspect.
-    if !view.fleet.locations().of(handle).any(|(_, replica)| replica.suspect) {
+    // LV2: asked of every one that ails, with each tick; most have none like that.
+    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let stale = behind(&up_to_date);
+    let is_amiss = |server: ServerId| {
+        let is_suspect = |(other, it): &(ServerId, KnownReplica)| *other == server && it.suspect;
+        stale.contains(&server) || up_to_date.iter().any(is_suspect)
+    };
+    if !up_to_date.iter().any(|(server, _)| is_amiss(*server)) {
         return None;
     }
     let now = view.now.time;
@@ -40,15 +54,40 @@ pub(crate) fn whom_to_level(
     if view.state.streams().open_chunk(handle).is_some() {
         return None;
     }
-    // LV3
-    if decide(view, handle, chunk) != SetDecision::NotNeeded {
-        return None;
+    match decide(view, handle, chunk) {
+        SetDecision::NotNeeded => {}
+        SetDecision::Set(set) if is_cornered(view, (handle, chunk), &set) => {
+            return plan_raise(view, handle, chunk).ok();
+        }
+        // LV3
+        SetDecision::Set(_) | SetDecision::At(_) | SetDecision::LeftToPerson(_) => return None,
     }
     let members = plan_raise(view, handle, chunk).ok()?;
-    let replica = |server| view.fleet.locations().get(handle, server);
-    let suspect = |(at, _): &LiveMember| replica(at.server).is_some_and(|it| it.suspect);
     // LV2
-    members.iter().any(suspect).then_some(members)
+    members.iter().any(|(at, _)| is_amiss(at.server)).then_some(members)
+}
+
+/// Whether no copy of a chunk can be made before these, on whom the rules decide, are its set, and
+/// nothing is lost by the decision (LV4).
+fn is_cornered(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    set: &[ServerId],
+) -> bool {
+    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let is_sound = |server: &ServerId| {
+        told.iter().any(|(other, replica)| other == server && replica.is_sound())
+    };
+    let all_told = told.len() >= chunk.set_size as usize;
+    let holders: BTreeSet<ServerId> =
+        view.fleet.locations().of(handle).map(|(server, _)| server).collect();
+    let others = holders.len().saturating_sub(set.len());
+    all_told
+        && set.iter().all(is_sound)
+        && set.len() < chunk.goal as usize
+        && is_enough_beside(set.len(), others)
+        && keeps_above(view, (handle, chunk), set).is_none()
+        && !is_room_beside(view, &holders)
 }
 
 /// Whether suspects are all there is of a chunk, and the master waits for nobody but time to level

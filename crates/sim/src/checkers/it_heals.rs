@@ -17,17 +17,13 @@
 //! - IH4: where too few replicas are sure to hold all that was acknowledged, a decision is asked
 //!   of a person, who is there (`persons_decisions.rs`), as for what is kept (R28); then it has to
 //!   heal.
-//! - IH6: where there are three servers or fewer, a chunk of which one replica is good and others
-//!   may have lost bytes waits for another server or for somebody who writes: without a decision,
-//!   which nobody who writes asks for (LV3), no server is left for a copy. The master says so. A
-//!   known gap (healing seed 8), told in `docs/rows.md`.
 
 use crate::ledger::{ChunkLedger, Ledger};
 use crate::stored_files::{StoredFile, cloned, stored};
 use cairn_env_sim::{NodeId, SimDisk};
 use cairn_master_core::State;
 use cairn_master_core::state::ChunkRecord;
-use cairn_protocol::{ChunkCounts, JobKind, JobState, JobStatus, WaitReason};
+use cairn_protocol::{ChunkCounts, JobKind, JobState, JobStatus};
 use cairn_types::{ChunkHandle, ServerId};
 use std::collections::BTreeSet;
 
@@ -75,8 +71,6 @@ pub(crate) struct Excused {
     blocked: BTreeSet<ChunkHandle>,
     /// Chunks on a server that is to be emptied, with too few others.
     stuck: u64,
-    /// Servers that may have replicas (IH6).
-    places: usize,
     /// Up-to-date replicas of which some bytes were damaged once, whether they are mended or not:
     /// none of a chunk that the log has no more (healing seed 152).
     pub(crate) doubted: Vec<(NodeId, ChunkHandle)>,
@@ -92,8 +86,7 @@ struct ChunkAtRest<'a> {
 impl<'a> CellAtRest<'a> {
     /// What is amiss, if something is.
     pub(crate) fn judge(&self) -> Result<Excused, Amiss> {
-        let places = self.servers.iter().filter(|server| !server.drains).count();
-        let mut excused = Excused { places, ..Excused::default() };
+        let mut excused = Excused::default();
         for (handle, record) in self.state.chunks() {
             let Some(book) = self.ledger.chunks.get(&handle) else {
                 let what = format!("chunk {} is logged and on no disk", handle.short());
@@ -250,13 +243,9 @@ fn is_hopeless(chunk: &ChunkAtRest<'_>, current: &[&ServerAtRest]) -> bool {
 pub(crate) fn compare(excused: &Excused, told: &ChunkCounts) -> Result<(), String> {
     let hopeless = excused.hopeless.len() as u64;
     let is_known = !told.gathering && !told.counting;
-    // IH6
-    let no_server = told.waiting.iter().filter(|it| it.why == WaitReason::NoServer);
-    let no_server: u64 = no_server.map(|it| it.count).sum();
-    let cornered = if excused.places <= 3 { no_server.min(told.suspect) } else { 0 };
     let bad = [told.unavailable, told.damaged, told.suspect];
     let fine = is_known
-        && told.below_goal <= excused.short + hopeless + cornered
+        && told.below_goal <= excused.short + hopeless
         && (told.below_goal >= excused.short)
         && bad.iter().all(|count| *count <= hopeless)
         && told.unknown <= hopeless

@@ -55,6 +55,11 @@ pub(crate) struct ReplayIsState {
     given_up: bool,
     /// It is one of several: what its disk has is not all committed, and it may begin behind.
     in_group: bool,
+    /// Another's checkpoint is on its disk, and did not read when it was there: it may later (seed
+    /// 686 at b7fbed5a, whose page could not be read for a while).
+    may_take_over: bool,
+    /// The record that the checkpoint stands for that it took over last.
+    begun: LogIndex,
     /// Records replayed since they were asked for.
     seen: Vec<(LogIndex, bytes::Bytes)>,
 }
@@ -110,9 +115,25 @@ impl ReplayIsState {
         }
     }
 
+    pub(crate) fn begun(&self) -> LogIndex {
+        self.begun
+    }
+
+    /// A checkpoint of another master that is on the disk did not read.
+    pub(crate) fn may_take_over(&mut self) {
+        self.may_take_over = true;
+    }
+
+    /// The record up to which a checkpoint stands that reads now, and did not when it came.
+    pub(crate) fn took_over_after_all(&self) -> Option<LogIndex> {
+        let applied = self.applied_by_now().filter(|_| self.in_group && self.may_take_over);
+        applied.filter(|applied| *applied > self.durable)
+    }
+
     /// A checkpoint of another master stands for these records, all that are committed up to its.
     pub(crate) fn take_over(&mut self, committed: Vec<(LogIndex, bytes::Bytes)>) {
         let Some((last, _)) = committed.last() else { return };
+        (self.may_take_over, self.begun) = (false, *last);
         self.durable = self.durable.max(*last);
         self.records.extend(committed);
     }

@@ -163,7 +163,7 @@ impl FinalReads {
             Some(FinalStep::ReadCopy(file)) => Some(*file),
             _ => None,
         };
-        file.is_some_and(|file| sim.waits_for_repair(file))
+        file.is_some_and(|file| sim.waits_for_repair(file) || sim.has_lost_chunk(file))
     }
 
     fn failed(&mut self, sim: &mut Simulation, why: &str) {

@@ -150,6 +150,7 @@ impl QuotaPressure {
         if given == begins
             || !sim.synced_is_kept(*file, 0, BEGIN_SIZE)
             || sim.read_by_stale_location(note)
+            || sim.read_with_a_warning(note)
         {
             return;
         }

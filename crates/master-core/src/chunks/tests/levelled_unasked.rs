@@ -1,5 +1,5 @@
-//! What the master levels though no client asks (R28): suspects that are all there, and nothing by
-//! a decision.
+//! What the master levels though no client asks (R28): suspects that are all there, what is behind,
+//! and nothing by a decision but where a chunk is cornered.
 
 use super::after_power_loss::{Disks, after_power_loss};
 use super::{FILE, World, mutation};
@@ -65,6 +65,33 @@ fn a_decision_is_left_to_who_asks_for_the_chunk() {
     assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "LV3");
     let chunk = world.state.chunk(disks[&1].handle).expect("there");
     assert_eq!(chunk.set_size, 3, "whoever is away may still come with more");
+}
+
+#[test]
+fn a_sound_replica_whose_copies_have_no_place_but_beside_suspects_is_the_set_unasked() {
+    let told = [((18, 18), false), ((15, 15), true), ((10, 9), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 1, "LV4");
+    let chunk = world.state.chunk(disks[&1].handle).expect("there");
+    assert_eq!(chunk.set_size, 1, "the others are stale, and make room");
+
+    let told = [((15, 15), false), ((18, 18), true), ((10, 9), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "what holds more is a person's");
+
+    let told = [((18, 18), false), ((15, 15), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "neither could make room");
+}
+
+#[test]
+fn a_sound_replica_that_lacks_what_was_acknowledged_makes_room_though_nobody_asks() {
+    let told = [((18, 18), false), ((18, 18), false), ((15, 15), false)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 1, "LV2: no copy had a place");
+    let chunk = world.state.chunk(disks[&1].handle).expect("there");
+    assert_eq!(chunk.set_size, 2);
+    assert!(disks.values().filter(|disk| disk.version < chunk.version).count() == 1, "it is stale");
 }
 
 #[test]
