@@ -44,6 +44,8 @@ pub(crate) struct PriorityWatch {
 struct CloneOrder {
     clones_per_server: usize,
     before: BTreeMap<String, ChunkSeen>,
+    /// A chunk was seen below its goal.
+    has_lacked: bool,
     seen: PrioritiesSeen,
     /// Chunks that were seen to rest.
     rested: BTreeSet<String>,
@@ -61,8 +63,8 @@ impl PriorityWatch {
         Ok(Self { part, order: CloneOrder { clones_per_server, ..CloneOrder::default() } })
     }
 
-    /// Looks once; whether so many servers are live, all others dead, and all chunks at their
-    /// goals: one that is only silent costs nothing.
+    /// Looks once; whether so many servers are live, all others dead, and all chunks at their goals
+    /// again: one that is only silent costs nothing, and one that has just died has yet to.
     ///
     /// # Errors
     /// Where the cell does not say how they are.
@@ -70,7 +72,7 @@ impl PriorityWatch {
         self.part.order("look")?;
         let seen: CellSeen = serde_json::from_str(&self.part.expect("seen")?)?;
         let as_many = seen.live.len() == live && seen.silent == 0;
-        Ok(self.order.compare(seen) && as_many)
+        Ok(self.order.compare(seen) && self.order.has_lacked && as_many)
     }
 
     /// The line of what was seen; who saw too little has shown nothing.
@@ -142,6 +144,7 @@ impl CloneOrder {
             }
         }
         let whole = now.values().all(|chunk| chunk.good >= chunk.goal);
+        self.has_lacked |= !whole;
         self.before = now;
         whole
     }
