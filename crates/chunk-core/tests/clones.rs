@@ -310,13 +310,14 @@ fn after_a_first_piece(rate: u64, (busy_here, busy_there): (bool, bool)) -> Benc
 
 #[test]
 fn the_receiver_asks_again_when_what_it_took_has_lasted_and_clients_have_had_their_turn() {
-    // What two blocks last at that rate, less what may be made up for; eight times 100 ms of rest.
+    // What two blocks last at that rate, less what may be made up for; eleven times 100 ms of rest,
+    // and no longer than a second.
     let slow = 2 * block();
     for (rate, busy, pause_ms) in [
         (slow, (false, false), 650),
-        (64 << 20, (true, false), 800),
-        (64 << 20, (false, true), 800),
-        (slow, (true, true), 800),
+        (64 << 20, (true, false), 1000),
+        (64 << 20, (false, true), 1000),
+        (slow, (true, true), 1000),
     ] {
         let mut bench = after_a_first_piece(rate, busy);
         assert!(!asks(&bench), "{rate} {busy:?}");
