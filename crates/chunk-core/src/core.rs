@@ -410,6 +410,7 @@ impl ChunkCore {
             }
             (ReplicaJob::Apply, Err(error)) => replica.on_apply_failed(cx, &error),
             (ReplicaJob::SyncToRaise, Ok(ChunkDone::Synced)) => replica.journal_raise(cx),
+            (ReplicaJob::SyncToRaise, Ok(ChunkDone::Reopened(at))) => replica.on_reopened(cx, &at),
             (ReplicaJob::Journal, Ok(ChunkDone::Journaled)) => replica.on_journaled(cx),
             (ReplicaJob::SyncToRaise | ReplicaJob::Journal, Err(error)) => {
                 after = replica.on_change_failed(cx, &error.to_string());

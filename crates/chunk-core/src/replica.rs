@@ -22,11 +22,11 @@ use crate::replica_role::ReplicaRole;
 use crate::secondary::{Secondary, SecondaryBatch, check_form, check_order, not_followed};
 use crate::stored_replica::StoredReplica;
 use bytes::Bytes;
-use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId, DiskError};
+use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId};
 use cairn_protocol::{
     Acknowledged, AcknowledgedAnswer, Append, ErrorCode, Extend, Failure, FetchAnswer, Forward,
-    GrantLease, HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, Response, RevokeLease,
-    RevokeLeaseAnswer, SyncChunk, Write,
+    GrantLease, HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, Response,
+    RevokeLease, RevokeLeaseAnswer, SyncChunk, Write,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{BlockChecksums, ChunkVersion, LeaseId, SerialNumber, Time};
@@ -122,11 +122,17 @@ impl Replica {
         }
         self.begin(ChangeUnderWay::Raise { from, raise: raise.clone() });
         // What is adopted is on disk already.
-        if raise.sync && !raise.adopt {
-            self.stored.sync(cx.out, ReplicaJob::SyncToRaise);
+        if self.stored.is_half_changed() || raise.sync && !raise.adopt {
+            self.stored.sync_to_raise(cx.out);
         } else {
             self.journal_raise(cx);
         }
+    }
+
+    /// The disk has said how a replica stands whose last change failed half-way: now its raise.
+    pub(crate) fn on_reopened(&mut self, cx: &mut ReplicaContext<'_>, stands: &ReplicaReport) {
+        self.stored.stand_as_told(stands);
+        self.journal_raise(cx);
     }
 
     /// The raise under way, whose bytes are on disk where they had to be, becomes durable.
@@ -370,12 +376,7 @@ impl Replica {
     /// tried again; anything else ends the lease.
     pub(crate) fn on_apply_failed(&mut self, cx: &mut ReplicaContext<'_>, error: &ChunkError) {
         self.stored.learn_of(error);
-        let unchanged = matches!(
-            error,
-            ChunkError::Disk(DiskError::NoSpace)
-                | ChunkError::PushMissing { .. }
-                | ChunkError::PushDiffers { .. }
-        );
+        let unchanged = error.changed_nothing();
         match self.change.take() {
             Some(ChangeUnderWay::Primary(PrimaryChange::Batch)) if unchanged => {
                 self.as_primary(cx, |primary, stored, cx| {
@@ -393,6 +394,7 @@ impl Replica {
                 self.pump(cx);
             }
             change => {
+                self.stored.fail_half_way();
                 self.change = change;
                 self.on_change_failed(cx, &error.to_string());
             }

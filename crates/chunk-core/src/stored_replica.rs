@@ -32,6 +32,8 @@ pub(crate) struct StoredReplica {
     end_unknown: bool,
     /// It could not be read when its server started, and nothing was asked of it since.
     unread: bool,
+    /// A change of its bytes failed half-way: the disk may have got further than it has told.
+    half_changed: bool,
     /// Its set goes on without it, as its master said.
     left_out: bool,
     /// Bytes that were counted for it last.
@@ -68,6 +70,7 @@ impl StoredReplica {
             damaged: false,
             end_unknown: false,
             unread: false,
+            half_changed: false,
             left_out: false,
             counted: recovered.length,
         }
@@ -236,6 +239,25 @@ impl StoredReplica {
         }
     }
 
+    /// A change of its bytes failed, and not before the first one.
+    pub(crate) fn fail_half_way(&mut self) {
+        self.half_changed = true;
+    }
+
+    /// Whether the disk has to be asked how it stands before anybody is told.
+    pub(crate) fn is_half_changed(&self) -> bool {
+        self.half_changed
+    }
+
+    /// The disk has said how it stands.
+    pub(crate) fn stand_as_told(&mut self, stands: &ReplicaReport) {
+        assert!(self.half_changed, "what is known is not asked for");
+        self.half_changed = false;
+        self.length = stands.length;
+        self.serial = stands.serial;
+        self.mutated_version = stands.mutated_version;
+    }
+
     /// What a disk error says about the bytes.
     pub(crate) fn learn_of(&mut self, error: &ChunkError) {
         self.damaged |= matches!(error, ChunkError::Corrupt { .. });
@@ -382,6 +404,14 @@ impl StoredReplica {
     }
 
     /// Brings what is stored to disk.
+    /// Brings to disk what is to be raised, and asks the disk what that is where nobody knows.
+    pub(crate) fn sync_to_raise(&self, out: &mut Outbox) {
+        let handle = self.handle;
+        let (asks, syncs) = (ChunkJob::Reopen { handle }, ChunkJob::Sync { handle });
+        let job = if self.half_changed { asks } else { syncs };
+        out.replica_job(handle, ReplicaJob::SyncToRaise, job);
+    }
+
     pub(crate) fn sync(&self, out: &mut Outbox, what: ReplicaJob) {
         out.replica_job(self.handle, what, ChunkJob::Sync { handle: self.handle });
     }

@@ -14,8 +14,8 @@ use cairn_env::{
 use cairn_protocol::{
     AcknowledgedAnswer, ChunkClosedAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Forward,
     ForwardAnswer, Forwarded, GrantLease, HeartbeatAnswer, InventoryAnswer, JoinAnswer, LeftOut,
-    LevelSource, Outcome, Raise, Read, Request, Response, RevokeLease, SecondaryFailedAnswer,
-    SyncChunk, SyncChunkAnswer,
+    LevelSource, Outcome, Raise, Read, ReplicaReport, Request, Response, RevokeLease,
+    SecondaryFailedAnswer, SyncChunk, SyncChunkAnswer,
 };
 use cairn_types::{
     BlockChecksums, CellConfig, CellId, ChunkHandle, ChunkVersion, LeaseId, SerialNumber, ServerId,
@@ -756,6 +756,31 @@ fn it_asks_behind_each_answer_until_nothing_differs() {
     bench.fetched(id, 1_000, 0);
     assert_eq!(bench.applied(1_000), 1, "the levelling itself");
     assert!(bench.reply().1.is_ok());
+}
+
+/// Seed 621: the sync of a batch failed that was applied, and the primary told of less than its
+/// disk had, levelled the others to that, and went on behind the rest.
+#[test]
+fn where_a_change_failed_half_way_the_disk_is_asked_how_it_stands_before_that_is_told() {
+    let mut bench = Bench::primary();
+    bench.ask(append(1, 10));
+    let (id, job) = bench.job();
+    assert!(matches!(job, ChunkJob::Apply { .. }), "{job:?}");
+    bench.done(id, Err(DiskError::NoSpaceMidway.into()));
+    bench.replies.clear();
+    bench.calls.clear();
+    bench.ask(raise(version(1), version(2)));
+    let (id, job) = bench.job();
+    assert_eq!(job, ChunkJob::Reopen { handle: handle() }, "before it is journaled");
+    let serial = SerialNumber::new(9);
+    let stands = ReplicaReport { handle: handle(), length: 90, serial, ..ReplicaReport::default() };
+    bench.done(id, Ok(ChunkDone::Reopened(stands)));
+    bench.journaled();
+    let Ok(Response::Raise(answer)) = bench.reply().1 else { panic!("the raise is answered") };
+    let told = answer.replica;
+    assert_eq!((told.version, told.serial, told.length), (version(2), serial, 90));
+    bench.ask(raise(version(2), version(3)));
+    bench.journaled();
 }
 
 #[test]

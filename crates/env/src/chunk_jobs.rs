@@ -411,5 +411,14 @@ pub enum ChunkError {
     Disk(#[from] DiskError),
 }
 
+impl ChunkError {
+    /// Whether the disk refused the job before it changed anything.
+    #[must_use]
+    pub fn changed_nothing(&self) -> bool {
+        let is_about_push = matches!(self, Self::PushMissing { .. } | Self::PushDiffers { .. });
+        is_about_push || *self == Self::Disk(DiskError::NoSpace)
+    }
+}
+
 /// What comes of a [`ChunkJob`].
 pub type ChunkResult = Result<ChunkDone, ChunkError>;
