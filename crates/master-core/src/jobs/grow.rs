@@ -22,7 +22,7 @@ use crate::applied::Applied;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::LeaseStatus;
 use crate::record::SetVersion;
-use crate::rules::decided_set::keeps_above;
+use crate::rules::decided_set::{dead_may_hold_more, grown_keeps_above};
 use crate::rules::good_replicas::good;
 use crate::rules::replica_set::{
     LiveMember, growth_sheds, live_members, may_be_grown_set, plan_growth,
@@ -61,6 +61,8 @@ enum CloneTurn {
 pub(crate) struct GrowJob {
     handle: ChunkHandle,
     receiver: ReplicaAt,
+    /// When it began: what the dead held is forgotten where others are raised.
+    dead_may_hold_more: bool,
     phase: GrowPhase,
 }
 
@@ -93,7 +95,8 @@ impl GrowJob {
                 finish(view, (handle, receiver), &members, acts)
             }
         };
-        Some(Self { handle, receiver: receiver.clone(), phase })
+        let dead_may_hold_more = dead_may_hold_more(view, (handle, chunk));
+        Some(Self { handle, receiver: receiver.clone(), dead_may_hold_more, phase })
     }
 
     pub(crate) fn handle(&self) -> ChunkHandle {
@@ -244,7 +247,8 @@ impl GrowJob {
             let above = raise.to() > chunk.version || broken(Rule::R1);
             assert!(above, "a raise's version is above the logged one (R7)");
             let (version, set_size) = (raise.to(), set_size(&good));
-            let keeps_above = keeps_above(view, (handle, &chunk), &members);
+            let more = self.dead_may_hold_more;
+            let keeps_above = grown_keeps_above(view, (handle, &chunk), &members, more);
             let time = view.now.wall;
             acts.propose(SetVersion {
                 time,

@@ -15,7 +15,7 @@
 //! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
 //!   has applied more (damaged or suspect, or away and coming back), until a person lets go of it
-//!   (`garbage.rs`).
+//!   (`garbage.rs`). So is one that is away where a clone makes a set of the one that is left.
 //! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
 //!   lease (`chosen_replica.rs`); whoever has applied more is kept. Where others turn out to be a
 //!   set meanwhile it is theirs, unless the person named chunk and server.
@@ -128,6 +128,40 @@ pub(crate) fn keeps_above(
     let is_away = told.len() < chunk.set_size as usize;
     let holds_more = told.iter().any(|(_, replica)| replica.serial > reached);
     (is_away || holds_more).then_some(reached)
+}
+
+/// Whether one of a chunk's set that is not here may hold more of it than those that are: not where
+/// the rest were heard, before they died, to have no more of what was closed by then.
+pub(crate) fn dead_may_hold_more(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+) -> bool {
+    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let reached = told.iter().map(|(_, replica)| replica.serial).max();
+    let lost = view.fleet.locations().lost(handle).filter(|(_, replica)| {
+        replica.is_current(chunk.version) && replica.closed && Some(replica.serial) <= reached
+    });
+    told.len() + lost.count() < chunk.set_size as usize
+}
+
+/// How far these have come, where a clone joins them without which they are fewer than a set needs
+/// (R11), and somebody may hold more: of one that is left nobody knows whether it is an old image.
+pub(crate) fn grown_keeps_above(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+    dead_may_hold_more: bool,
+) -> Option<SerialNumber> {
+    let decided = keeps_above(view, (handle, chunk), servers);
+    if decided.is_some()
+        || !dead_may_hold_more
+        || servers.len() >= least_of(view, handle, chunk)
+        || broken(Rule::R28)
+    {
+        return decided;
+    }
+    let of_set = current(view, handle, chunk).filter(|(server, _)| servers.contains(server));
+    of_set.map(|(_, replica)| replica.serial).max()
 }
 
 /// Whose replica a person chose, if it is here and can be read (DS5). Who named no server, or a

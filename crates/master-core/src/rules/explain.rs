@@ -169,8 +169,9 @@ fn explain_chunk(
     } else if let SetDecision::Set(set) = decide(view, handle, &chunk) {
         answer.lines.push(format!(
             "  the next lease goes to {} replicas alone: the others lack acknowledged \
-             bytes, or may have lost some",
-            set.len()
+             bytes, or may have lost some ('cairn recover {}' does that now)",
+            set.len(),
+            handle.short()
         ));
     }
     for address in keepers(view, handle) {

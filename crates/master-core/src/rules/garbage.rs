@@ -3,10 +3,11 @@
 //! - GB1: never a handle in the making, never an up-to-date replica, never bytes of a chunk that
 //!   the log does not know and has not purged (`unknown_chunks.rs`).
 //! - GB2: a stale replica goes only when the chunk has its goal of good ones; or when it stands in
-//!   the way: the chunk lacks a good one, no live server with room is without a replica of it, and
-//!   two others are left, a good one among them. It lies in its server's trash for a while then, as
-//!   all that is deleted does. Only those count as good that have been heard since the stale one's
-//!   server joined: one that was killed passes for live until it has been silent for long enough.
+//!   the way: the chunk lacks a good one, no server with room is without a replica of it, nor one
+//!   that is silent for a moment, and two others are left, a good one among them. It lies in its
+//!   server's trash for a while then, as all that is deleted does. Only those count as good that
+//!   have been heard since the stale one's server joined: one that was killed passes for live
+//!   until it has been silent for long enough.
 //! - GB3: what is named is judged from a report that came in this term, after its first record was
 //!   applied; handle *and* version are named, so that nothing newer goes.
 //! - GB4: that the log purged a chunk says something of those servers alone whose past is this
@@ -18,7 +19,7 @@
 
 use super::lacking::lacking;
 use super::members::current;
-use super::placement::is_room_beside;
+use super::placement::is_room_nowhere_else;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::is_empty_creation;
 use crate::state::{ChunkRecord, State};
@@ -134,7 +135,7 @@ fn is_needless(
         let others = locations.of(handle).count().saturating_sub(good);
         let lacks = is_enough_beside(good, others) && lacking(view, handle, chunk).is_some();
         let holders = locations.of(handle).map(|(server, _)| server).collect();
-        lacks && !is_room_beside(view, &holders)
+        lacks && is_room_nowhere_else(view, &holders)
     };
     good >= chunk.goal as usize || in_the_way()
 }

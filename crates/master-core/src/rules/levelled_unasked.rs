@@ -6,19 +6,22 @@
 //!
 //! - LV1: only where nobody may have a lease, known or not: to a client's chunk its client sees.
 //! - LV2: only where a raise is of use: a suspect of its set becomes current, or one that lacks
-//!   what was acknowledged (R29) becomes stale, and makes room for a copy.
+//!   what was acknowledged (R29) becomes stale, and may make room for a copy. Those that stay are
+//!   a set without it (R11), and all that lack nothing and are not dead: what a damaged replica
+//!   alone has, or a silent one, is left out by nobody but those who ask for the chunk.
 //! - LV3: never by a decision, which leaves replicas out for ever: while nobody asks for the chunk,
 //!   waiting for those who are away costs nothing.
-//! - LV4: but where the chunk is cornered: one sound replica, suspects on all other servers that
-//!   could have a copy, and nobody away. Nothing that is waited for comes, no copy is made, and if
-//!   the sound one goes so does what it alone has. The decision makes suspects stale that hold no
-//!   more than it, and these make room, one by one, for copies (GB2).
+//! - LV4: but where the chunk is cornered: fewer sound replicas than a set needs, all others of the
+//!   set suspect and not damaged, no other server that could take a copy, and nobody away. Nothing
+//!   that is waited for comes, no copy is made, and if the sound one goes so does what it alone
+//!   has. The decision makes suspects stale that hold no more than it, and these make room, one by
+//!   one, for copies (GB2). Where one holds more it is a person's.
 
 use super::decided_set::{SetDecision, decide, keeps_above};
 use super::garbage::is_enough_beside;
 use super::members::{current, former_holder_unknown};
-use super::placement::is_room_beside;
-use super::replica_set::{LiveMember, plan_raise};
+use super::placement::is_room_nowhere_else;
+use super::replica_set::{LiveMember, growth_sheds, may_be_set, plan_raise};
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -64,7 +67,11 @@ pub(crate) fn whom_to_level(
     }
     let members = plan_raise(view, handle, chunk).ok()?;
     // LV2
-    members.iter().any(|(at, _)| is_amiss(at.server)).then_some(members)
+    let of_use = members.iter().any(|(at, _)| is_amiss(at.server));
+    let stay = members.iter().map(|(at, _)| at.server).filter(|server| !stale.contains(server));
+    let stay: Vec<ServerId> = stay.collect();
+    let is_set = may_be_set(view, handle, chunk, &stay).is_ok();
+    (of_use && is_set && !growth_sheds(view, (handle, chunk), &stay)).then_some(members)
 }
 
 /// Whether no copy of a chunk can be made before these, on whom the rules decide, are its set, and
@@ -75,19 +82,21 @@ fn is_cornered(
     set: &[ServerId],
 ) -> bool {
     let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
-    let is_sound = |server: &ServerId| {
-        told.iter().any(|(other, replica)| other == server && replica.is_sound())
+    let is_as_it_should = |(server, replica): &(ServerId, KnownReplica)| match set.contains(server)
+    {
+        true => replica.is_sound(),
+        false => replica.suspect && !replica.damaged,
     };
     let all_told = told.len() >= chunk.set_size as usize;
     let holders: BTreeSet<ServerId> =
         view.fleet.locations().of(handle).map(|(server, _)| server).collect();
     let others = holders.len().saturating_sub(set.len());
     all_told
-        && set.iter().all(is_sound)
+        && told.iter().all(is_as_it_should)
         && set.len() < chunk.goal as usize
         && is_enough_beside(set.len(), others)
         && keeps_above(view, (handle, chunk), set).is_none()
-        && !is_room_beside(view, &holders)
+        && is_room_nowhere_else(view, &holders)
 }
 
 /// Whether suspects are all there is of a chunk, and the master waits for nobody but time to level

@@ -138,7 +138,9 @@ fn with_chunk(
         return NextStep::GoOnInNext;
     }
     let failed = view.troubles.has_failed(handle);
-    if appends && failed && goes_elsewhere(view, (place, since), &chunk) {
+    // One replica alone is a set that was decided on (R28), and has yet to be copied.
+    let is_alone = chunk.set_size == 1 && chunk.goal > 1;
+    if appends && (failed || is_alone) && goes_elsewhere(view, (place, since), &chunk) {
         return NextStep::GoOnInNext;
     }
     if let Some(rest) = view.troubles.rest(view.now.time, handle) {

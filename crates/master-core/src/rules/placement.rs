@@ -25,8 +25,9 @@ struct PlacementCandidate {
     used_permille: u64,
     /// What was placed there lately, as it counts.
     creations: u32,
-    /// It did not do lately, or did not reach others: last of all.
-    avoided: bool,
+    /// With how many it did not get on lately, if that speaks against it: the more, the later is
+    /// its turn. Where several are cut off, each of the others does not reach those several.
+    avoided: usize,
     /// With whom it did not get on lately; with itself: it did not do as it was told.
     apart: BTreeSet<ServerId>,
     /// Bytes that it has already of what is to be made there.
@@ -89,6 +90,17 @@ pub(crate) fn choose_holders(
 /// Whether a live server has room for a chunk, but those that were `tried`.
 pub(crate) fn is_room_beside(view: &View<'_>, tried: &BTreeSet<ServerId>) -> bool {
     with_room(view).any(|it| !tried.contains(&it.at.server))
+}
+
+/// Whether none but these servers has room for a chunk, nor may have when it is heard of again that
+/// is silent for a moment.
+pub(crate) fn is_room_nowhere_else(view: &View<'_>, holders: &BTreeSet<ServerId>) -> bool {
+    let (servers, duties) = (view.fleet.servers(), view.state.known_servers().duties());
+    let may_come = |server: ServerId| {
+        let silent = servers.state(view.now.time, server) == Some(ServerState::Silent);
+        silent && !holders.contains(&server) && !duties.is_draining(server)
+    };
+    !is_room_beside(view, holders) && !servers.ids().any(may_come)
 }
 
 /// Whether a live server outside this rack has room for a chunk.
@@ -156,16 +168,19 @@ impl CopyTakers {
 /// Those of them that were not `tried`.
 fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandidate> {
     let left = with_room(view).filter(|s| !tried.contains(&s.at.server));
-    left.map(|s| PlacementCandidate {
-        server: s.at.server,
-        rack: s.at.rack.clone(),
-        used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
-        creations: s.creations.weight(view.now.time),
-        avoided: view.troubles.is_avoided(s.at.server),
-        apart: view.troubles.apart_from(s.at.server).collect(),
-        has: 0,
-    })
-    .collect()
+    let candidate = |s: &KnownServer| {
+        let apart: BTreeSet<ServerId> = view.troubles.apart_from(s.at.server).collect();
+        PlacementCandidate {
+            server: s.at.server,
+            rack: s.at.rack.clone(),
+            used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
+            creations: s.creations.weight(view.now.time),
+            avoided: if view.troubles.is_avoided(s.at.server) { apart.len() } else { 0 },
+            apart,
+            has: 0,
+        }
+    };
+    left.map(candidate).collect()
 }
 
 /// Chooses up to `count` of the candidates, which are different servers; `there` are those of the
@@ -220,7 +235,7 @@ mod tests {
             rack: Rack::new(rack),
             used_permille,
             creations,
-            avoided: false,
+            avoided: 0,
             apart: BTreeSet::new(),
             has: 0,
         }
@@ -266,6 +281,32 @@ mod tests {
         }
     }
 
+    /// Of one word alone nobody knows who of two is cut off.
+    fn note_avoided(all: &mut [PlacementCandidate]) {
+        for candidate in all {
+            let count = candidate.apart.len();
+            candidate.avoided = if count >= 2 { count } else { 0 };
+        }
+    }
+
+    /// Seed 823: three of six are cut off from all, and are emptier than the three that are well,
+    /// each of whom does not reach three others.
+    #[test]
+    fn of_those_that_others_blame_they_are_chosen_who_are_blamed_by_the_fewest() {
+        let mut all: Vec<PlacementCandidate> =
+            (1..=6).map(|server| candidate(server, "", server * 100, 0)).collect();
+        for cut_off in [1, 2, 3] {
+            for peer in (1..=6).filter(|peer| *peer != cut_off) {
+                all[cut_off - 1].apart.insert(ServerId::new(peer as u64));
+                all[peer - 1].apart.insert(ServerId::new(cut_off as u64));
+            }
+        }
+        note_avoided(&mut all);
+        for seed in 0..16 {
+            assert_eq!(chosen(&all, &[], 3, seed), [4, 5, 6]);
+        }
+    }
+
     /// Seed 231: of six servers two get on with all but one, and each of the others has two others
     /// that it does not reach: three that reach one another are there nevertheless.
     #[test]
@@ -277,9 +318,7 @@ mod tests {
                 all[at - 1].apart.insert(ServerId::new(from as u64));
             }
         }
-        for candidate in &mut all {
-            candidate.avoided = candidate.apart.len() >= 2;
-        }
+        note_avoided(&mut all);
         for seed in 0..16 {
             let three = chosen(&all, &[], 3, seed);
             assert!(three.contains(&2) && three.contains(&4) && !three.contains(&1), "{three:?}");

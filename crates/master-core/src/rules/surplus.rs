@@ -14,12 +14,11 @@
 use super::decided_set::{SetDecision, decide};
 use super::good_replicas::{JudgedReplicas, counted, good, judged};
 use super::members::{current, former_holder_unknown};
-use super::placement::is_room_beside;
+use super::placement::is_room_nowhere_else;
 use super::replica_set::{Blocked, LiveMember, live_members, may_be_set};
 use super::server_use::use_ppm;
 use crate::state::ChunkRecord;
 use crate::view::View;
-use cairn_protocol::ServerState;
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Rack, Random, ServerId};
 use std::collections::BTreeSet;
@@ -73,14 +72,9 @@ fn is_in_the_way(view: &View<'_>, handle: ChunkHandle, good: usize) -> bool {
     if good < GOOD_LEAST {
         return false;
     }
-    let (servers, duties) = (view.fleet.servers(), view.state.known_servers().duties());
     let holders: BTreeSet<ServerId> =
         view.fleet.locations().of(handle).map(|(server, _)| server).collect();
-    let may_come = |server: ServerId| {
-        let silent = servers.state(view.now.time, server) == Some(ServerState::Silent);
-        silent && !holders.contains(&server) && !duties.is_draining(server)
-    };
-    !is_room_beside(view, &holders) && !servers.ids().any(may_come)
+    is_room_nowhere_else(view, &holders)
 }
 
 /// Which one goes; none: all are needed.

@@ -28,7 +28,12 @@ fn replica(grant: &ChunkGrant, (serial, acknowledged): (u64, u64), suspect: bool
 /// A chunk on three servers, of which those that are given came back after a power failure as
 /// they tell; the master too has started anew.
 pub(super) fn after_power_loss(told: &[((u64, u64), bool)]) -> (World, Disks) {
-    let mut world = World::new(3);
+    after_power_loss_of(3, told)
+}
+
+/// The same of a chunk on so many servers.
+pub(super) fn after_power_loss_of(servers: u64, told: &[((u64, u64), bool)]) -> (World, Disks) {
+    let mut world = World::new(servers);
     let grant = world.first_chunk();
     let mut world = world.restarted(2);
     let ids = members(&grant).into_iter().zip(told);

@@ -2,10 +2,10 @@
 //! file of bytes it waits for it, in one of records it goes on in the next chunk.
 
 use super::{FILE, World, lease, members, mutation};
-use crate::record::AddFile;
+use crate::record::{AddFile, OpenChunk};
 use crate::state::ROOT;
-use cairn_protocol::LeasePurpose;
-use cairn_types::{ChunkIndex, Content, EntryId};
+use cairn_protocol::{LeasePurpose, ReplicaReport};
+use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId, Term};
 
 const RECORDS: EntryId = EntryId::new(78);
 
@@ -44,13 +44,39 @@ fn in_a_file_of_bytes_it_does_not_wait_for_long() {
     assert!(!world.raises().is_empty(), "it goes on in the next chunk");
 }
 
-#[test]
-fn in_a_file_of_records_it_goes_on_at_once() {
+fn with_records() -> World {
     let mut world = World::new(3);
     let (name, content) = ("records".to_owned(), Content::Records);
     let (mutation, id) = (mutation(2), RECORDS);
     let file = AddFile { mutation, parent: ROOT, name, id, replication: 3, ..AddFile::default() };
     world.apply(AddFile { content, ..file });
+    world
+}
+
+#[test]
+fn in_a_file_of_records_what_is_decided_on_and_stands_on_one_alone_is_not_appended_to() {
+    for (set_size, creates) in [(1, true), (2, false)] {
+        let mut world = with_records();
+        let (handle, version) =
+            (ChunkHandle::of(Term::new(1), 500), ChunkVersion::of(Term::new(1), 1));
+        let open = OpenChunk { file: RECORDS, handle, version, set_size, ..OpenChunk::default() };
+        world.apply(open);
+        for id in 1..=u64::from(set_size) {
+            let replica = ReplicaReport { handle, version, ..ReplicaReport::default() };
+            world.join(id, vec![replica], vec![]);
+        }
+        world.pass(5000, &[1, 2, 3]);
+        let append = cairn_protocol::Lease { file: RECORDS, ..lease(LeasePurpose::Append, 0) };
+        world.request(2, append);
+        let raises = world.raises();
+        assert_eq!(raises.len(), if creates { 3 } else { 2 }, "{raises:?}");
+        assert!(raises.iter().all(|(_, _, raise)| raise.create == creates), "{raises:?}");
+    }
+}
+
+#[test]
+fn in_a_file_of_records_it_goes_on_at_once() {
+    let mut world = with_records();
     written(&mut world, RECORDS);
     let append = cairn_protocol::Lease { file: RECORDS, ..lease(LeasePurpose::Append, 0) };
     world.request(2, append);

@@ -1,12 +1,12 @@
 //! What the master levels though no client asks (R28): suspects that are all there, what is behind,
 //! and nothing by a decision but where a chunk is cornered.
 
-use super::after_power_loss::{Disks, after_power_loss};
-use super::{FILE, World, mutation};
+use super::after_power_loss::{Disks, after_power_loss, after_power_loss_of};
+use super::{FILE, World, mutation, server};
 use crate::record::{HideEntry, OpenChunk};
 use crate::state::ROOT;
 use cairn_protocol::{JobKind, JobState, ReplicaReport, Request};
-use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, Term};
+use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, SerialNumber, Term};
 use std::collections::BTreeSet;
 
 /// Time passes, all calls are answered truly, and nobody asks for anything. How many leases were
@@ -75,13 +75,49 @@ fn a_sound_replica_whose_copies_have_no_place_but_beside_suspects_is_the_set_una
     let chunk = world.state.chunk(disks[&1].handle).expect("there");
     assert_eq!(chunk.set_size, 1, "the others are stale, and make room");
 
-    let told = [((15, 15), false), ((18, 18), true), ((10, 9), true)];
+    let told = [((15, 15), false), ((18, 15), true), ((10, 9), true)];
     let (mut world, mut disks) = after_power_loss(&told);
     assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "what holds more is a person's");
 
-    let told = [((18, 18), false), ((15, 15), true)];
-    let (mut world, mut disks) = after_power_loss(&told);
+    let (mut world, mut disks) = after_power_loss_of(2, &[((18, 18), false), ((15, 15), true)]);
     assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "neither could make room");
+
+    let told = [((18, 18), false), ((15, 15), true), ((10, 9), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    let handle = disks[&1].handle;
+    world.with(|chunks, _| chunks.fleet.mark_damaged(handle, server(2)));
+    assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "it may be read again");
+}
+
+#[test]
+fn nobody_is_cornered_while_a_server_could_take_a_copy_or_may_come_back_to_take_one() {
+    let told = [((18, 18), false), ((15, 15), true), ((10, 9), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    world.join(4, vec![], vec![]);
+    disks.insert(4, ReplicaReport::default());
+    assert_eq!(leave_alone(&mut world, &mut disks, 20_000), 0, "a copy has a place");
+    disks.remove(&4);
+    assert_eq!(leave_alone(&mut world, &mut disks, 3_500), 0, "it is silent for a moment");
+    assert_eq!(leave_alone(&mut world, &mut disks, 10_000), 1, "it is dead");
+}
+
+#[test]
+fn what_a_damaged_or_a_silent_replica_alone_has_is_left_out_by_nobody_but_those_who_ask() {
+    let told = [((18, 18), false), ((15, 15), false), ((15, 15), false)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    let handle = disks[&1].handle;
+    world.with(|chunks, _| chunks.fleet.mark_damaged(handle, server(1)));
+    assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "its other blocks can be read");
+
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), false), ((18, 18), false)]);
+    disks.remove(&2);
+    world.pass(2_250, &[1]);
+    let behind = ReplicaReport { serial: SerialNumber::new(15), ..disks[&1].clone() };
+    let version = behind.version;
+    world.join(3, vec![behind.clone()], vec![]);
+    disks.insert(3, behind);
+    leave_alone(&mut world, &mut disks, 1_500);
+    assert!(disks.values().all(|disk| disk.version == version), "one is silent for a moment");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! how a clone joins, and what becomes of it when somebody fails on the way.
 
 use super::{World, held, lease, lost_answer, members, report, server};
-use crate::record::{AddFile, Record, SetCellSettings, SetVersion};
+use crate::record::{AddFile, CloseChunk, Record, SetCellSettings, SetVersion};
 use crate::state::ROOT;
 use cairn_env::EffectId;
 use cairn_protocol::{
@@ -10,7 +10,8 @@ use cairn_protocol::{
     LeasePurpose, ReplicaReport, Request, Response, RevokeLease, RevokeLeaseAnswer,
 };
 use cairn_types::{
-    ChunkHandle, ChunkVersion, EntryId, Incarnation, MutationName, MutationNumber, SessionId, Term,
+    ChunkHandle, ChunkVersion, EntryId, Incarnation, MutationName, MutationNumber, SerialNumber,
+    SessionId, Term,
 };
 
 impl World {
@@ -144,6 +145,37 @@ fn a_chunk_is_copied_to_a_server_without_it_and_the_copy_joins_the_set() {
     let sets = world.logged_sets();
     assert_eq!((sets.len(), sets[0].set_size), (1, 3));
     assert_eq!((world.chunks_lacking(), world.clones().len(), world.drops()), (0, 0, vec![]));
+}
+
+/// The set that is logged when a copy joins the one server of three that is left.
+fn set_of_one_and_its_copy(is_closed: bool) -> SetVersion {
+    let mut world = World::new(5);
+    let grant = world.first_chunk();
+    world.pass(3000, &[1, 2, 3, 4, 5]);
+    if is_closed {
+        world.apply(CloseChunk { handle: grant.handle, ..CloseChunk::default() });
+    }
+    for id in members(&grant) {
+        world.beat(id, vec![ReplicaReport { closed: is_closed, ..report(&grant) }], vec![]);
+    }
+    let left = members(&grant)[2];
+    let alive: Vec<u64> =
+        (1..=5).filter(|id| *id == left || !members(&grant).contains(id)).collect();
+    world.pass(4500, &alive);
+    let (id, _) = world.clones().swap_remove(0);
+    world.cloned(id);
+    let finish = world.clones().into_iter().find(|(_, clone)| clone.finish);
+    world.cloned(finish.expect("it is to join").0);
+    world.accept_raises(&[]);
+    world.logged_sets().swap_remove(0)
+}
+
+#[test]
+fn where_a_copy_makes_a_set_of_the_one_that_is_left_what_the_dead_may_hold_more_is_kept() {
+    let set = set_of_one_and_its_copy(false);
+    assert_eq!((set.set_size, set.keeps_above), (2, Some(SerialNumber::default())));
+    let set = set_of_one_and_its_copy(true);
+    assert_eq!((set.set_size, set.keeps_above), (2, None), "they told all that there will be");
 }
 
 #[test]
