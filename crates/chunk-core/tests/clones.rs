@@ -280,7 +280,12 @@ fn asks(bench: &Bench) -> bool {
 
 /// A server that is the primary of a chunk, whose clients are busy or not, begins a clone of
 /// another chunk, its source's first answer takes 100 ms, and that one's clients are busy or not.
-fn after_a_first_piece(rate: u64, (busy_here, busy_there): (bool, bool)) -> Bench {
+fn after_a_first_piece(rate: u64, busy: (bool, bool)) -> Bench {
+    after_a_piece_of(100, rate, busy)
+}
+
+/// The same, where that answer takes so many milliseconds.
+fn after_a_piece_of(takes_ms: u64, rate: u64, (busy_here, busy_there): (bool, bool)) -> Bench {
     let mut bench = Bench::primary();
     let other = cairn_types::ChunkHandle::of(TERM, 77);
     if busy_here {
@@ -296,7 +301,7 @@ fn after_a_first_piece(rate: u64, (busy_here, busy_there): (bool, bool)) -> Benc
     bench.hold(id, 0);
     let (id, fetch) = bench.fetch();
     assert_eq!(fetch.size_max > 0, rate > 0, "a piece at a time");
-    bench.tick(Duration::from_millis(100));
+    bench.tick(Duration::from_millis(takes_ms));
     let checksums = BlockChecksums(vec![7; 2]);
     let replica = ReplicaReport { handle: other, ..stands(4, 5) };
     let answer = FetchAnswer { offset: 0, checksums, replica, busy: busy_there };
@@ -310,16 +315,17 @@ fn after_a_first_piece(rate: u64, (busy_here, busy_there): (bool, bool)) -> Benc
 
 #[test]
 fn the_receiver_asks_again_when_what_it_took_has_lasted_and_clients_have_had_their_turn() {
-    // What two blocks last at that rate, less what may be made up for; eleven times 100 ms of rest,
-    // and no longer than a second.
+    // What two blocks last at that rate, less what may be made up for; eleven times what the piece
+    // took, and no longer than a second.
     let slow = 2 * block();
-    for (rate, busy, pause_ms) in [
-        (slow, (false, false), 650),
-        (64 << 20, (true, false), 1000),
-        (64 << 20, (false, true), 1000),
-        (slow, (true, true), 1000),
+    for (takes_ms, rate, busy, pause_ms) in [
+        (100, slow, (false, false), 650),
+        (20, 64 << 20, (true, false), 220),
+        (20, 64 << 20, (false, true), 220),
+        (100, 64 << 20, (true, false), 1000),
+        (100, slow, (true, true), 1000),
     ] {
-        let mut bench = after_a_first_piece(rate, busy);
+        let mut bench = after_a_piece_of(takes_ms, rate, busy);
         assert!(!asks(&bench), "{rate} {busy:?}");
         bench.tick(Duration::from_millis(pause_ms - 1));
         assert!(!asks(&bench), "{rate} {busy:?}");
