@@ -493,6 +493,9 @@ impl FaultInjector {
         let server = Self::some_server(sim);
         let one_way = sim.random().chance(300);
         sim.reach("server cut off from its peers");
+        sim.world
+            .trace()
+            .line(|| format!("cut off from its peers: {server:?}, one way: {one_way}"));
         for peer in sim.nodes.peers(server) {
             sim.world.partition(server, peer);
             if !one_way {

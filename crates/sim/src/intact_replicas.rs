@@ -1,9 +1,10 @@
 //! Which replicas of a chunk have to hold what was acknowledged, by the ledger: the simulator's own
 //! oracle of what may be demanded of the cell.
 
-use crate::ledger::ChunkLedger;
+use crate::ledger::{AcknowledgedMutation, ChunkLedger};
 use crate::replica_ledger::ReplicaLedger;
-use cairn_env_sim::NodeId;
+use crate::stopped_nodes::StoppedNodes;
+use cairn_env_sim::{NodeId, WorldTime};
 use cairn_types::{ChunkVersion, PushId};
 
 impl ChunkLedger {
@@ -12,7 +13,7 @@ impl ChunkLedger {
         let Some((version, _)) = self.version() else { return Vec::new() };
         let good = |node: &NodeId| {
             let replica = &self.replicas[node];
-            !replica.suspect && replica.version >= version
+            !replica.suspect && !replica.told_suspect && replica.version >= version
         };
         let mut all = self.intact();
         all.retain(good);
@@ -21,8 +22,8 @@ impl ChunkLedger {
 
     /// Nodes whose disks hold everything that was acknowledged, undamaged. Not an old image that
     /// came back when the cell had gone on without what it holds (seed 238), nor one that came back
-    /// when the cell had gone on with an old image alone; nor one that has what
-    /// it has from another's levelling, or as its clone, where that one had lost it (seed 1387).
+    /// when the cell had gone on with an old image alone; nor one that has what it has from
+    /// another's levelling, or as its clone, where that one had lost it (seed 1387).
     pub(crate) fn intact(&self) -> Vec<NodeId> {
         let logged = self.version().map(|(version, _)| version);
         let came_back_late = |replica: &ReplicaLedger| {
@@ -42,11 +43,17 @@ impl ChunkLedger {
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }
 
-    /// A version is logged: of an old image, where nobody else runs who has all that was
-    /// acknowledged (seed 158 at b7fbed5a, with two of three servers away for ten seconds).
-    pub(crate) fn goes_on(&mut self, version: ChunkVersion, runs: impl Fn(&NodeId) -> bool) {
-        let is_old = |(node, it): (&NodeId, &ReplicaLedger)| it.turned_back.is_some() && runs(node);
-        if self.replicas.iter().any(is_old) && !self.intact().iter().any(runs) {
+    /// A version is logged: of a set with an old image, which lacks what was acknowledged, when all
+    /// who have that had been away for as long as it takes to die (seed 158 at b7fbed5a).
+    pub(crate) fn goes_on(&mut self, version: ChunkVersion, stopped: &StoppedNodes, at: WorldTime) {
+        let is_old = |(node, it): (&NodeId, &ReplicaLedger)| {
+            let lacks = |done: &AcknowledgedMutation| !it.applied.contains_key(&done.push);
+            let is_of_set = it.version >= version && stopped.runs(*node);
+            it.turned_back.is_some() && is_of_set && self.acknowledged.iter().any(lacks)
+        };
+        if self.replicas.iter().any(is_old)
+            && self.intact().iter().all(|node| stopped.is_dead(*node, at))
+        {
             self.went_on_at = version;
         }
     }
@@ -71,7 +78,8 @@ impl ChunkLedger {
             let mut acknowledged = self.acknowledged.iter().map(|done| done.push);
             acknowledged.any(|push| !it.applied.contains_key(&push) && is_somewhere(&push))
         };
-        let is_sure = |it: &&ReplicaLedger| !it.suspect && !it.flipped && !lacks(it);
+        let is_doubted = |it: &ReplicaLedger| it.suspect || it.told_suspect || it.flipped;
+        let is_sure = |it: &&ReplicaLedger| !is_doubted(it) && !lacks(it);
         nodes.iter().map(replica).filter(is_sure).count() < least
     }
 

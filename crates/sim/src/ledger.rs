@@ -5,9 +5,11 @@ use crate::checkers::Verdict;
 use crate::copy_ledger::{CopyLedger, CopySource};
 use crate::inventories::ToldInventories;
 use crate::replica_ledger::ReplicaLedger;
+use crate::stopped_nodes::StoppedNodes;
 use crate::stream_book::{CommittedNote, StreamBook, bundle_name};
 use cairn_env::{ChunkJob, CloneWork, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
+use cairn_master_core::record::SetVersion;
 use cairn_master_core::stream_records::ReplaceRange;
 use cairn_protocol::{Failure, Fetch, Heartbeat, Inventory, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
@@ -87,8 +89,7 @@ pub(crate) struct Ledger {
     inventories: ToldInventories,
     /// Nodes of which a replica may be absent.
     with_absent: BTreeSet<NodeId>,
-    /// Nodes of which no process runs.
-    stopped: BTreeSet<NodeId>,
+    pub(crate) stopped: StoppedNodes,
     /// How often each machine's power went, and its disks alone.
     boots: BTreeMap<NodeId, (u64, u64)>,
     /// Whose disks say of some syncs that they are done when they are not.
@@ -176,11 +177,9 @@ impl Ledger {
             let adopted = chunk.copies.get_mut(&node).and_then(CopyLedger::raised);
             adopted.into_iter().for_each(|replica| chunk.adopt(node, replica));
         }
-        if let JournalEntry::Damaged(handle) = entry {
-            self.found_damaged(node, *handle);
-        }
         if let JournalEntry::Cleared(handle) = entry {
-            self.chunk(*handle).replicas.entry(node).or_default().suspect = false;
+            let replica = self.chunk(*handle).replicas.entry(node).or_default();
+            (replica.suspect, replica.told_suspect) = (false, false);
         }
         if let JournalEntry::Raise { handle, version, .. }
         | JournalEntry::Adopt { handle, version, .. } = entry
@@ -415,6 +414,7 @@ impl Ledger {
     /// The process that runs on a node says which it has no more, and which it has: of those that
     /// were lost it may have got a copy while the word was on its way.
     pub(crate) fn told_of(&mut self, node: NodeId, beat: &Heartbeat) {
+        beat.damaged.iter().for_each(|handle| self.found_damaged(node, *handle));
         if !beat.lost.is_empty() {
             self.with_absent.insert(node);
         }
@@ -438,31 +438,27 @@ impl Ledger {
         let Some(held) = self.inventories.slice(node, slice) else { return };
         for (handle, chunk) in &mut self.chunks {
             let told = held.get(handle);
-            let adopted = chunk.copy(node).told(told.map(|(version, _)| *version));
+            let at = told.map(|(version, _)| *version);
+            let adopted = chunk.copies.get_mut(&node).and_then(|copy| copy.told(at));
             adopted.into_iter().for_each(|replica| chunk.adopt(node, replica));
-            let Some(replica) = chunk.replicas.get_mut(&node).filter(|it| it.unknown) else {
-                continue;
-            };
-            replica.unknown = false;
-            replica.forgotten = told.is_none_or(|(version, _)| *version < replica.version);
-            replica.suspect |= told.is_some_and(|(_, suspect)| *suspect);
+            let Some(replica) = chunk.replicas.get_mut(&node) else { continue };
+            replica.told_suspect = told.is_some_and(|(_, suspect)| *suspect);
+            if std::mem::take(&mut replica.unknown) {
+                replica.forgotten = told.is_none_or(|(version, _)| *version < replica.version);
+                replica.suspect |= replica.told_suspect;
+            }
         }
     }
 
-    /// The process on a node has ended.
-    pub(crate) fn stopped(&mut self, node: NodeId) {
-        self.stopped.insert(node);
-    }
-
     /// A version is logged.
-    pub(crate) fn note_went_on(&mut self, handle: ChunkHandle, version: ChunkVersion) {
-        let Some(chunk) = self.chunks.get_mut(&handle) else { return };
-        chunk.goes_on(version, |node| !self.stopped.contains(node));
+    pub(crate) fn note_went_on(&mut self, set: &SetVersion, at: WorldTime) {
+        let Some(chunk) = self.chunks.get_mut(&set.handle) else { return };
+        chunk.goes_on(set.version, &self.stopped, at);
     }
 
     /// A process starts on a node: it looks at all directories.
     pub(crate) fn started(&mut self, node: NodeId) {
-        self.stopped.remove(&node);
+        self.stopped.started(node);
         self.with_absent.remove(&node);
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
@@ -603,6 +599,7 @@ mod tests {
     use super::{ChunkLedger, Ledger, ReplicaLedger, bundle_name};
     use cairn_env::{ApplyMutation, ChunkJob, JournalEntry};
     use cairn_env_sim::{NodeId, WorldTime};
+    use cairn_master_core::record::SetVersion;
     use cairn_protocol::{Inventory, ReplicaReport, ReportSlice};
     use cairn_types::SessionId;
     use cairn_types::{BlockChecksums, ChunkHandle, ChunkVersion, JoinId, MutationNumber};
@@ -684,13 +681,22 @@ mod tests {
         let (mut ledger, handle) = acknowledged_on_one();
         let old = ledger.chunk(handle).replicas.get_mut(&LEVELLED).expect("made above");
         old.turned_back = Some(WorldTime(1));
-        let (first, second) = (ChunkVersion::new(1), ChunkVersion::new(2));
-        ledger.note_went_on(handle, first);
-        assert_eq!(ledger.chunk(handle).went_on_at, ChunkVersion::default(), "the other runs");
-        ledger.stopped(SOURCE);
-        ledger.note_went_on(handle, second);
-        ledger.started(SOURCE);
-        assert_eq!(ledger.chunk(handle).intact(), []);
+        let (later, earlier) = (WorldTime(3_000_000_000), WorldTime(2_000_000_000));
+        let set = |version| SetVersion { handle, version, ..SetVersion::default() };
+        let version = ChunkVersion::new(5);
+        ledger.chunk(handle).replicas.get_mut(&LEVELLED).expect("made above").version = version;
+        ledger.stopped.dead = std::time::Duration::from_secs(2);
+        let went_on = |ledger: &mut Ledger, version, at| {
+            ledger.chunk(handle).went_on_at = ChunkVersion::default();
+            ledger.note_went_on(&set(version), at);
+            ledger.chunk(handle).went_on_at == version
+        };
+        assert!(!went_on(&mut ledger, version, later), "the other runs");
+        ledger.stopped.note(SOURCE, WorldTime(1_000_000_000));
+        assert!(!went_on(&mut ledger, version, earlier), "it is not away for long");
+        let next = ChunkVersion::new(version.get() + 1);
+        assert!(!went_on(&mut ledger, next, later), "the old image is not of that set");
+        assert!(went_on(&mut ledger, version, later));
     }
 
     fn level(ledger: &mut Ledger, handle: ChunkHandle) {

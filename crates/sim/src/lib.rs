@@ -41,6 +41,7 @@ pub mod scenarios;
 mod server_book;
 mod set_back_master;
 mod simulation;
+mod stopped_nodes;
 mod stored_files;
 mod stream_book;
 mod workloads;

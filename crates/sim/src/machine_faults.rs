@@ -74,8 +74,9 @@ impl MachineFaults {
     ) -> Option<NodeId> {
         let Some((node, image)) = self.image.take() else {
             let node = some(sim);
-            // One of disks that are copies would bring back the other's name when nobody runs with
-            // a copy any more: that is a person's to mend (healing seed 255 at b7fbed5a).
+            // The image of a copied disk names the machine that it was copied from. Back when that
+            // one runs with its own disk, it is two of one name: a person's to mend (healing seed
+            // 255 at b7fbed5a).
             if !self.borrowers.contains_key(&node) {
                 self.image = Some((node, take_images(sim, node)));
             }
@@ -124,7 +125,10 @@ impl MachineFaults {
                 let lost = sim.random().chance(400);
                 if lost && self.can_be_spared(sim, node, |handle| handle == file.chunk) {
                     disk.lose_file(&file.path);
-                    sim.observer.borrow_mut().ledger.flipped(node, file.chunk);
+                    let mut observer = sim.observer.borrow_mut();
+                    let chunk = observer.ledger.chunk(file.chunk);
+                    chunk.replicas.entry(node).or_default().lose_file();
+                    drop(observer);
                     sim.reach("file of a chunk lost");
                 }
             }

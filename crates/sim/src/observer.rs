@@ -16,11 +16,12 @@ use cairn_consensus::StoredRecord;
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError};
 use cairn_env_sim::{JobWatch, MessageWatch, NodeId, SeenRequest, WorldTime};
 use cairn_master::Master;
+use cairn_master_core::record::CopyEntries;
 use cairn_master_core::{Applied, LogDone, LogJob, LogResult, Record};
 use cairn_protocol::{ErrorCode, Failure, Request, Response};
 use cairn_store::RecoveredLog;
 use cairn_types::wire::Message;
-use cairn_types::{ChunkHandle, LogIndex, ServerId, Term};
+use cairn_types::{ChunkHandle, EntryId, LogIndex, ServerId, Term};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -41,6 +42,8 @@ pub(crate) struct Observer {
     pub(crate) suspect_answers: Vec<(NodeId, WorldTime)>,
     /// Who accepted the last lease on each chunk.
     pub(crate) primaries: BTreeMap<ChunkHandle, NodeId>,
+    /// When the first record of the snapshot was logged that made an entry.
+    snapshot_cuts: BTreeMap<EntryId, WorldTime>,
     /// What the master is started with: the term up to which changes are lost (R3).
     pub(crate) recover_past: Option<Term>,
     /// Which machine is which server.
@@ -74,6 +77,7 @@ impl Observer {
             stale_answers: Vec::new(),
             suspect_answers: Vec::new(),
             primaries: BTreeMap::new(),
+            snapshot_cuts: BTreeMap::new(),
             recover_past: None,
             servers: ServerBook::default(),
             set_back: SetBackMaster::default(),
@@ -144,6 +148,11 @@ impl Observer {
     /// Whether it is not known what failed appends have left on a master's disk.
     pub(crate) fn doubts_log(&self, node: NodeId) -> bool {
         !self.set_back.is(node) && self.group.is_doubtful(node)
+    }
+
+    /// When the first record of the snapshot was logged that made this entry.
+    pub(crate) fn snapshot_cut(&self, entry: EntryId) -> Option<WorldTime> {
+        self.snapshot_cuts.get(&entry).copied()
     }
 
     /// The record that a master's own history begins behind: up to there it has a checkpoint that
@@ -283,13 +292,7 @@ impl Observer {
                 chunk.logged_at.insert(open.version, at);
                 self.reach("chunk opened");
             }
-            Record::CopyEntries(copies) => {
-                for entry in &copies.entries {
-                    let places = (entry.first, entry.count);
-                    self.ledger.copied(copies.top, (entry.source, entry.id), places);
-                }
-                self.reach("tree copied");
-            }
+            Record::CopyEntries(copies) => self.copied(at, copies),
             Record::SnapshotTree(last) => self.ledger.snapshot_over(last.top, true),
             Record::DiscardSnapshot(given_up) => self.ledger.snapshot_over(given_up.top, false),
             Record::Begin(_) => self.ledger.snapshots_given_up(),
@@ -319,7 +322,7 @@ impl Observer {
                 chunk.logged.insert(set.version, set.set_size);
                 chunk.logged_at.insert(set.version, at);
                 chunk.decided |= set.keeps_above.is_some();
-                self.ledger.note_went_on(set.handle, set.version);
+                self.ledger.note_went_on(set, at);
                 self.reach(if set.set_size < before { "set shrunk" } else { "version raised" });
             }
             Record::SetDrain(set) => self.servers.drains(set.server, set.drains),
@@ -443,10 +446,23 @@ impl JobWatch<LogJob, LogResult> for Observer {
 }
 
 impl Observer {
+    /// A slice of a snapshot is logged.
+    fn copied(&mut self, at: WorldTime, copies: &CopyEntries) {
+        let cut = *self.snapshot_cuts.entry(copies.top).or_insert(at);
+        for entry in &copies.entries {
+            self.snapshot_cuts.insert(entry.id, cut);
+            let places = (entry.first, entry.count);
+            self.ledger.copied(copies.top, (entry.source, entry.id), places);
+        }
+        self.reach("tree copied");
+    }
+
     /// A master has another's checkpoint on its disk.
     fn take_over(&mut self, at: WorldTime, node: NodeId, result: &LogResult) {
         let Ok(LogDone::TakenOver(Some(taken))) = result else {
-            self.replay.entry(node).or_default().may_take_over();
+            if result.is_ok() {
+                self.replay.entry(node).or_default().may_take_over();
+            }
             return self.reach("checkpoint of another master does not read");
         };
         self.reach("checkpoint of another master taken over");
@@ -471,6 +487,9 @@ impl MessageWatch for Observer {
         }
         if let Request::Inventory(slice) = seen.request {
             self.ledger.inventory(seen.from, slice);
+        }
+        if let Request::Join(join) = seen.request {
+            self.servers.wants_to_join(seen.from, join);
         }
         self.ask(seen.at, |checker, ledger| checker.delivered(seen, ledger));
     }
@@ -504,7 +523,7 @@ impl MessageWatch for Observer {
             self.ledger.raised(seen.to, &raised.replica);
         }
         if let (Request::Join(join), Ok(_)) = (seen.request, answer) {
-            self.servers.joined(seen.from, join.at.server);
+            self.servers.joined(seen.from, join);
         }
         if let (Request::Fetch(fetch), Ok(_)) = (seen.request, answer) {
             self.ledger.fetched(seen.from, seen.to, fetch);
@@ -536,7 +555,7 @@ impl MessageWatch for Observer {
         if alive {
             self.ledger.started(node);
         } else {
-            self.ledger.stopped(node);
+            self.ledger.stopped.note(node, at);
         }
         for checker in &mut self.checkers {
             checker.lives(node, alive);

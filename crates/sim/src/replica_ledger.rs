@@ -22,6 +22,9 @@ pub(crate) struct ReplicaLedger {
     pub(crate) dirty: bool,
     /// It lost power while dirty: its server has to doubt it.
     pub(crate) suspect: bool,
+    /// Its server has told that it doubts it, and may have no need to: what a full disk keeps it
+    /// from noting it doubts at the next power loss (healing seed 176).
+    pub(crate) told_suspect: bool,
     /// It lost power with unsynced bytes, or on a disk that lies.
     pub(crate) lost: bool,
     /// The disk that lost power lied: which version it stands at, or whether it is there at all, is
@@ -61,6 +64,13 @@ impl ReplicaLedger {
     pub(crate) fn lose_with(&mut self, source: &Self) {
         self.lost |= source.lost;
         self.gone.extend(source.gone.iter().filter(|push| self.applied.contains_key(push)));
+    }
+
+    /// Its file is gone: what was in it is nowhere on this disk, which its server finds when it
+    /// reads it. Where a person has the cell go on with it all the same, it is empty.
+    pub(crate) fn lose_file(&mut self) {
+        self.flipped = true;
+        self.gone.extend(self.applied.keys());
     }
 
     /// What a copy of it has that is on disk as one that stands so: each block was verified when it

@@ -2,7 +2,8 @@
 //! master took and from the log.
 
 use cairn_env_sim::NodeId;
-use cairn_types::ServerId;
+use cairn_protocol::Join;
+use cairn_types::{Incarnation, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The book.
@@ -10,14 +11,30 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ServerBook {
     /// Who joined last from a machine.
     by_node: BTreeMap<NodeId, ServerId>,
+    /// As which incarnation a machine asked last to be taken in, and as which before.
+    incarnations: BTreeMap<NodeId, Incarnation>,
+    over: BTreeSet<Incarnation>,
     draining: BTreeSet<ServerId>,
     /// Those that no machine is any more, as far as the log has not forgotten them.
     former: BTreeSet<ServerId>,
 }
 
 impl ServerBook {
-    /// A master has taken a server in.
-    pub(crate) fn joined(&mut self, node: NodeId, server: ServerId) {
+    /// A process wants to be taken in: one that was on its machine before is over.
+    pub(crate) fn wants_to_join(&mut self, node: NodeId, join: &Join) {
+        if !self.over.contains(&join.incarnation) {
+            let last = self.incarnations.insert(node, join.incarnation);
+            self.over.extend(last.filter(|it| *it != join.incarnation));
+        }
+    }
+
+    /// A master has taken a server in. Of a process that is over it may hear late (healing seed
+    /// 211).
+    pub(crate) fn joined(&mut self, node: NodeId, join: &Join) {
+        if self.over.contains(&join.incarnation) {
+            return;
+        }
+        let server = join.at.server;
         let before = self.by_node.insert(node, server);
         let is_elsewhere = |it: &ServerId| self.by_node.values().any(|other| other == it);
         self.former.extend(before.filter(|it| !is_elsewhere(it)));

@@ -60,6 +60,8 @@ impl Simulation {
         cell_config: CellConfig,
         observer: Rc<RefCell<Observer>>,
     ) -> Self {
+        let dead = Duration::from_millis(cell_config.dead_ms);
+        observer.borrow_mut().ledger.stopped.dead = dead;
         Self {
             world,
             nodes,
@@ -248,8 +250,8 @@ impl Simulation {
         observer.ledger.chunks_of(file).any(|chunk| chunk.known_good().len() < enough)
     }
 
-    /// Whether of some chunk of a file no server that runs has all bytes: those that had them are
-    /// gone for good.
+    /// Whether of some chunk of a file no server that runs has all bytes, as far as anybody can
+    /// tell: those that had them are gone for good, or have lost them.
     pub(crate) fn has_lost_chunk(&self, file: EntryId) -> bool {
         let observer = self.observer.borrow();
         let runs = |node: &NodeId| self.world.is_alive(*node);

@@ -189,7 +189,8 @@ impl<'a> CellAtRest<'a> {
         excused: &Excused,
     ) -> Result<(), Amiss> {
         let name = &server.name;
-        if let Some(path) = cloned(disk).first() {
+        // Of a directory that was given up nothing is removed.
+        if let Some(path) = cloned(disk).first().filter(|_| disk.is_in_use()) {
             return Err(format!("{name} keeps {path}, and nothing is copied").into());
         }
         for StoredFile { path, chunk: handle, .. } in stored(disk) {

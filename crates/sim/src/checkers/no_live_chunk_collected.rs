@@ -1,15 +1,17 @@
 //! No live chunk is collected: a replica at or above the logged version is never thrown away, but
 //! where its file was deleted long enough ago, by what clients asked and saw; nor one of a chunk
-//! that is in the making (R3, R33).
+//! that is in the making (R3, R33); nor a stale one that alone has what was acknowledged, before a
+//! person has let go of it (R28).
 
 use super::checker::{Checker, Verdict};
 use super::deletions::Deletions;
-use crate::ledger::Ledger;
+use crate::ledger::{ChunkLedger, Ledger};
+use crate::replica_ledger::ReplicaLedger;
 use cairn_env::{ChunkDone, ChunkJob, ChunkResult};
 use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Response};
-use cairn_types::{ChunkHandle, ChunkVersion, EntryId};
+use cairn_types::{ChunkHandle, ChunkVersion, EntryId, PushId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -27,6 +29,26 @@ pub(crate) struct NoLiveChunkCollected {
     /// Names of snapshots, of which some were never seen by anybody: what became of these nobody
     /// was told.
     copies: BTreeSet<EntryId>,
+    /// Chunks of which a person has let go.
+    let_go: BTreeSet<ChunkHandle>,
+}
+
+impl NoLiveChunkCollected {
+    /// Whether a node has what was acknowledged of a chunk and no other has, and nobody has let go
+    /// of it.
+    fn has_alone(&self, handle: ChunkHandle, chunk: &ChunkLedger, node: NodeId) -> bool {
+        // What others have by luck they may have.
+        let has = |(_, replica): &(&NodeId, &ReplicaLedger), push: &PushId| {
+            replica.applied.contains_key(push)
+        };
+        let is_here_alone = |push: &PushId| {
+            let holders = chunk.replicas.iter().filter(|replica| has(replica, push));
+            let is_gone = chunk.replicas[&node].gone.contains(push);
+            !is_gone && holders.map(|(other, _)| *other).eq([node])
+        };
+        let mut acknowledged = chunk.acknowledged.iter().map(|done| &done.push);
+        !self.let_go.contains(&handle) && acknowledged.any(is_here_alone)
+    }
 }
 
 impl Checker for NoLiveChunkCollected {
@@ -54,7 +76,9 @@ impl Checker for NoLiveChunkCollected {
                 Ok(())
             }
             Some((version, _))
-                if replica.version >= version && !replica.lost && !replica.flipped =>
+                if !replica.lost
+                    && !replica.flipped
+                    && (replica.version >= version || self.has_alone(*handle, chunk, node)) =>
             {
                 let is_unseen =
                     |file: &EntryId| self.copies.contains(file) && !self.deletions.has_seen(*file);
@@ -93,6 +117,9 @@ impl Checker for NoLiveChunkCollected {
         if let Record::FoundCell(found) = record {
             let kept = Duration::from_millis(found.config.keep_deleted_ms);
             self.kept = kept.saturating_sub(SLACK);
+        }
+        if let Record::LetGo(let_go) = record {
+            self.let_go.insert(let_go.handle);
         }
         if let Record::CopyEntries(copied) = record {
             self.copies.extend(copied.entries.iter().map(|entry| entry.id));

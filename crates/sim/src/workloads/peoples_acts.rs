@@ -7,10 +7,11 @@
 //!   default, and one at a time; the last such order may stand when the faults are over, and the
 //!   cell has to carry it out then (H4).
 
+use crate::file_model::ReadNote;
 use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
 use crate::simulation::{Simulation, Workload};
 use bytes::Bytes;
-use cairn_env_sim::NodeId;
+use cairn_env_sim::{NodeId, WorldTime};
 use cairn_protocol::{Balance, CancelJob, Drain, ForgetServer, Request, Undrain};
 use cairn_types::{Content, EntryId, ServerId};
 
@@ -59,12 +60,15 @@ pub(crate) struct PeoplesActs {
     number: u32,
     stage: DirectoryStage,
     doing: Option<PersonsAct>,
+    /// When it began to read.
+    reads_from: WorldTime,
     over: bool,
 }
 
 impl PeoplesActs {
     pub(crate) fn new(client: usize) -> Self {
-        Self { client, number: 0, stage: DirectoryStage::Unmade, doing: None, over: false }
+        let (stage, reads_from) = (DirectoryStage::Unmade, WorldTime(0));
+        Self { client, number: 0, stage, doing: None, reads_from, over: false }
     }
 
     fn directory(&self) -> String {
@@ -129,6 +133,7 @@ impl PeoplesActs {
                     ClientOp::Delete { path: path(&hidden), recursive: true }
                 }
                 DirectoryAct::Read(file) => {
+                    self.reads_from = sim.now();
                     let size = self.bytes().len() as u64;
                     ClientOp::Read { file, offset: 0, size, fresh: true }
                 }
@@ -166,7 +171,12 @@ impl PeoplesActs {
     /// PA1
     fn judge(&self, sim: &mut Simulation, file: EntryId, given: &Bytes) {
         let bytes = self.bytes();
-        if *given == bytes || !sim.synced_is_kept(file, 0, bytes.len() as u64) {
+        let size = bytes.len() as u64;
+        let (client, from, until) = (self.client, self.reads_from, sim.now());
+        let note = ReadNote { client, offset: 0, size, from, until };
+        // With a warning it is less than was written, but nothing else.
+        let warned = sim.read_with_a_warning(note) && bytes.starts_with(given);
+        if *given == bytes || !sim.synced_is_kept(file, 0, size) || warned {
             return;
         }
         let message = format!(

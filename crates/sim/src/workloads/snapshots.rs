@@ -6,12 +6,10 @@
 //!                          │ snapshot │
 //!                          └─ 2 or 3 ─┘           and with it what the other slots had then
 //! ```
-//! - SS1: what was acknowledged before a snapshot was asked for is in it; what began after it was
-//!   answered is not.
-//! - SS2: of all slots of a copy there is one instant between the two at which they were so.
-//! - SS3: who reads a copy again is given the same. But for slots with writes of which nobody knew
-//!   when it was asked for whether they were done: what of them is where is as Table 1 has it.
-//! - SS4: a value is seen in the file that it was written to, or in a copy that it got into by a
+//! - SS1: of all slots a copy has what they had at one instant: when its first record was logged.
+//!   What was acknowledged before is in it, and what began later is not. Of a write that was under
+//!   way then nobody knows: what of it is where is as Table 1 has it.
+//! - SS2: a value is seen in the file that it was written to, or in a copy that it got into by a
 //!   snapshot, and in no other.
 
 use crate::file_model::{MutationEnd, ReadNote};
@@ -61,18 +59,7 @@ struct WrittenBytes {
 #[derive(Debug)]
 struct TakenSnapshot {
     name: String,
-    began: WorldTime,
-    ended: WorldTime,
     files: [WrittenBytes; FILES],
-    seen: BTreeMap<Place, SeenNumber>,
-}
-
-/// A slot's number when it was read.
-#[derive(Clone, Copy, Debug)]
-struct SeenNumber {
-    number: u64,
-    /// Whether nobody knew then what of a write to it is where.
-    doubtful: bool,
 }
 
 #[derive(Debug)]
@@ -80,7 +67,7 @@ enum Doing {
     MakeDirectory,
     Create(usize),
     Write { of: Option<usize>, place: Place },
-    Snapshot { name: String, began: WorldTime },
+    Snapshot { name: String },
     SnapshotOfOther,
     Open { copy: usize, file: usize },
     Read { of: Option<usize>, place: Place, note: ReadNote },
@@ -125,17 +112,6 @@ fn acknowledged_at(value: &SlotValue) -> Option<WorldTime> {
         MutationEnd::Acknowledged(at) => Some(at),
         MutationEnd::Pending | MutationEnd::Unknown(_) | MutationEnd::NotDone => None,
     }
-}
-
-/// Whether nobody knows what a slot of a copy has, which was asked for and answered then: a write
-/// to it may be seen, and be seen no more. What is acknowledged later may be so of the chunk that
-/// the file has got instead: of the copy's it may be on one replica alone, whose disk failed at it
-/// (seed 22 at ed3d22f3).
-fn is_doubtful(values: &[SlotValue], asked: WorldTime, copied: WorldTime) -> bool {
-    let is_known = |value: &SlotValue| acknowledged_at(value).is_some_and(|end| end < asked);
-    let behind = values.iter().rposition(is_known).map_or(0, |last| last + 1);
-    let may_be = |value: &SlotValue| value.end != MutationEnd::NotDone && value.began <= copied;
-    values[behind..].iter().any(may_be)
 }
 
 /// Whether a slot may have that number when it is looked at in that time.
@@ -194,9 +170,9 @@ impl Snapshots {
             return;
         }
         self.count += 1;
-        let (name, began) = (format!("{DIRECTORY}-{}", self.count), sim.now());
+        let name = format!("{DIRECTORY}-{}", self.count);
         let op = ClientOp::Snapshot { from: path(DIRECTORY), to: path(&name) };
-        self.ask(sim, READER, op, Doing::Snapshot { name, began });
+        self.ask(sim, READER, op, Doing::Snapshot { name });
     }
 
     fn take_other(&mut self, sim: &mut Simulation) {
@@ -304,7 +280,10 @@ impl Snapshots {
         };
         let verdict = match of {
             None => self.judge_source(place, number, note),
-            Some(copy) => self.judge_copy(copy, place, number, note),
+            Some(copy) => {
+                let cut = sim.observer.borrow().snapshot_cut(id).expect("it was copied");
+                self.judge_copy((copy, place), number, (note, cut))
+            }
         };
         if let Err(why) = verdict {
             let name = of.map_or(DIRECTORY, |copy| self.copies[copy].name.as_str());
@@ -325,18 +304,15 @@ impl Snapshots {
     }
 
     fn judge_copy(
-        &mut self,
-        at: usize,
-        place: Place,
+        &self,
+        (copy, (file, slot)): (usize, Place),
         number: u64,
-        note: ReadNote,
+        (note, cut): (ReadNote, WorldTime),
     ) -> Result<(), String> {
-        let (file, slot) = place;
         let source = &self.files[file].slots[slot];
-        let copy = &mut self.copies[at];
-        let own = &copy.files[file].slots[slot];
+        let own = &self.copies[copy].files[file].slots[slot];
         if own.iter().any(|value| value.number == number) {
-            // SS4: written to the copy itself.
+            // SS2: written to the copy itself.
             return match may_be(own, number, (note.from, note.until)) {
                 true => Ok(()),
                 false => Err(format!("{number} is read; written to the copy were {own:?}")),
@@ -346,58 +322,15 @@ impl Snapshots {
             return Err(format!("{number} is read; written to the copy were {own:?}"));
         }
         // SS1
-        if !may_be(source, number, (copy.began, copy.ended)) {
-            return Err(format!(
-                "{number} is in a snapshot of {:?} to {:?}; written were {source:?}",
-                copy.began, copy.ended
-            ));
-        }
-        // SS3
-        let seen = SeenNumber { number, doubtful: is_doubtful(source, copy.began, copy.ended) };
-        let before = copy.seen.get(&place).copied();
-        // Readings overlap: one that began earlier may end later.
-        if before.is_none_or(|before| before.doubtful || !seen.doubtful) {
-            copy.seen.insert(place, seen);
-        }
-        if let Some(before) = before
-            && before.number != number
-            && !before.doubtful
-            && !seen.doubtful
-        {
-            return Err(format!("{number} is read where {} was read before", before.number));
-        }
-        self.one_instant(at)
-    }
-
-    /// SS2
-    fn one_instant(&self, at: usize) -> Result<(), String> {
-        let copy = &self.copies[at];
-        let (mut earliest, mut latest) = (copy.began, copy.ended);
-        for ((file, slot), SeenNumber { number, doubtful }) in &copy.seen {
-            if *doubtful {
-                continue;
-            }
-            let values = &self.files[*file].slots[*slot];
-            let standing = values.iter().position(|value| value.number == *number);
-            if let Some(value) = standing.map(|at| &values[at]) {
-                earliest = earliest.max(value.began);
-            }
-            let after = standing.map_or(0, |at| at + 1);
-            if let Some(end) = values[after..].iter().find_map(acknowledged_at) {
-                latest = latest.min(end);
-            }
-        }
-        if earliest <= latest {
+        if may_be(source, number, (cut, cut)) {
             return Ok(());
         }
-        let seen = &copy.seen;
-        Err(format!("{seen:?} never were at one time: {latest:?} is before {earliest:?}"))
+        Err(format!("{number} is in a snapshot of {cut:?}; written were {source:?}"))
     }
 
-    fn took(&mut self, sim: &mut Simulation, name: String, began: WorldTime) {
+    fn took(&mut self, sim: &mut Simulation, name: String) {
         sim.reach("snapshot taken");
-        let (files, seen) = Default::default();
-        self.copies.push(TakenSnapshot { name, began, ended: sim.now(), files, seen });
+        self.copies.push(TakenSnapshot { name, files: Default::default() });
     }
 }
 
@@ -437,7 +370,7 @@ impl Workload for Snapshots {
                 written.busy[slot] = false;
                 written.slots[slot].last_mut().expect("it was written").end = how;
             }
-            (Doing::Snapshot { name, began }, Ok(_)) => self.took(sim, name, began),
+            (Doing::Snapshot { name }, Ok(_)) => self.took(sim, name),
             (Doing::SnapshotOfOther, Ok(OpOutput::Entry(entry))) => {
                 self.found.borrow_mut().push(entry.id);
                 sim.reach("snapshot of a busy file taken");
