@@ -22,8 +22,9 @@ use crate::applied::Applied;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::LeaseStatus;
 use crate::record::SetVersion;
-use crate::rules::decided_set::{dead_may_hold_more, grown_keeps_above};
+use crate::rules::decided_set::may_be_outdone;
 use crate::rules::good_replicas::good;
+use crate::rules::members::least_of;
 use crate::rules::replica_set::{
     LiveMember, growth_sheds, live_members, may_be_grown_set, plan_growth,
 };
@@ -41,7 +42,7 @@ enum GrowPhase {
     /// The clone fetches what differs from this server's replica.
     Finishing(ServerId),
     /// The set is raised, and then the clone to the same version.
-    Raising(RaiseRound, CloneTurn),
+    Raising(RaiseRound, CloneTurn, PlannedSet),
     /// The version is on its way into the log; whether the clone is of it.
     Logging { joined: bool },
 }
@@ -56,13 +57,20 @@ enum CloneTurn {
     Over,
 }
 
+/// Those whom the clone joins, as they were before any was raised: after that the clone passes for
+/// one of them, and what the dead held is forgotten.
+#[derive(Clone, Copy, Debug)]
+struct PlannedSet {
+    size: usize,
+    /// Somebody may hold more than they.
+    outdone: bool,
+}
+
 /// A set that becomes larger.
 #[derive(Debug)]
 pub(crate) struct GrowJob {
     handle: ChunkHandle,
     receiver: ReplicaAt,
-    /// When it began: what the dead held is forgotten where others are raised.
-    dead_may_hold_more: bool,
     phase: GrowPhase,
 }
 
@@ -95,8 +103,7 @@ impl GrowJob {
                 finish(view, (handle, receiver), &members, acts)
             }
         };
-        let dead_may_hold_more = dead_may_hold_more(view, (handle, chunk));
-        Some(Self { handle, receiver: receiver.clone(), dead_may_hold_more, phase })
+        Some(Self { handle, receiver: receiver.clone(), phase })
     }
 
     pub(crate) fn handle(&self) -> ChunkHandle {
@@ -108,7 +115,7 @@ impl GrowJob {
         match &self.phase {
             GrowPhase::Revoking => format!("asking for the lease back, for a clone on {to}"),
             GrowPhase::Finishing(_) => format!("the clone on {to} fetches what differs"),
-            GrowPhase::Raising(raise, _) => {
+            GrowPhase::Raising(raise, ..) => {
                 format!("raising {} replicas with the clone on {to}", raise.size())
             }
             GrowPhase::Logging { .. } => "logging the version".to_owned(),
@@ -125,7 +132,7 @@ impl GrowJob {
                 let source = *source;
                 self.on_finished(at, source, result, acts);
             }
-            (GrowPhase::Raising(raise, _), JobEvent::RaiseAnswered(server, result)) => {
+            (GrowPhase::Raising(raise, ..), JobEvent::RaiseAnswered(server, result)) => {
                 if raise.on_answer(server, result) {
                     self.on_raised(at, acts);
                 }
@@ -178,9 +185,12 @@ impl GrowJob {
         let syncs = members.len() < chunk.set_size as usize;
         let (handle, close) = (self.handle, chunk.closed);
         let kind = RaiseKind { handle, close, syncs, keeps_lease: false };
+        let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
+        let outdone = may_be_outdone(&at.view, (handle, &chunk), &servers);
+        let planned = PlannedSet { size: members.len(), outdone };
         let members = members.into_iter().map(RaiseMember::standing);
         let round = RaiseRound::start(&at.view, kind, members, acts);
-        self.phase = GrowPhase::Raising(round, CloneTurn::Next);
+        self.phase = GrowPhase::Raising(round, CloneTurn::Next, planned);
     }
 
     /// The members that the clone is to join, which does not include its own server: one that has a
@@ -202,7 +212,7 @@ impl GrowJob {
     /// All that were asked have answered, or will not.
     fn on_raised(&mut self, at: &PlaceView<'_>, acts: &mut Acts<'_>) {
         let (view, handle, receiver) = (&at.view, self.handle, self.receiver.server);
-        let GrowPhase::Raising(raise, turn) = &mut self.phase else {
+        let GrowPhase::Raising(raise, turn, planned) = &mut self.phase else {
             unreachable!("a round was over")
         };
         let Some(chunk) = view.state.chunk(handle) else {
@@ -236,8 +246,9 @@ impl GrowJob {
             let kind = RaiseKind { syncs, ..raise.kind() };
             let over = *turn == CloneTurn::Asked && !joined;
             let turn = if over { CloneTurn::Over } else { *turn };
+            let planned = *planned;
             let round = RaiseRound::start(view, kind, again(good), acts);
-            self.phase = GrowPhase::Raising(round, turn);
+            self.phase = GrowPhase::Raising(round, turn, planned);
         } else if *turn == CloneTurn::Next {
             // GW4
             let clone = RaiseMember { at: self.receiver.clone(), from: RaiseFrom::Clone };
@@ -247,8 +258,10 @@ impl GrowJob {
             let above = raise.to() > chunk.version || broken(Rule::R1);
             assert!(above, "a raise's version is above the logged one (R7)");
             let (version, set_size) = (raise.to(), set_size(&good));
-            let more = self.dead_may_hold_more;
-            let keeps_above = grown_keeps_above(view, (handle, &chunk), &members, more);
+            let few = members.len() < planned.size.min(least_of(view, handle, &chunk));
+            let of_set = good.iter().filter(|it| members.contains(&it.at.server));
+            let reached = of_set.map(|it| it.report.serial).max();
+            let keeps_above = reached.filter(|_| planned.outdone || few);
             let time = view.now.wall;
             acts.propose(SetVersion {
                 time,

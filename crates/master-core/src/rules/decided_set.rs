@@ -130,38 +130,33 @@ pub(crate) fn keeps_above(
     (is_away || holds_more).then_some(reached)
 }
 
-/// Whether one of a chunk's set that is not here may hold more of it than those that are: not where
-/// the rest were heard, before they died, to have no more of what was closed by then.
-pub(crate) fn dead_may_hold_more(
-    view: &View<'_>,
-    (handle, chunk): (ChunkHandle, &ChunkRecord),
-) -> bool {
-    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
-    let reached = told.iter().map(|(_, replica)| replica.serial).max();
-    let lost = view.fleet.locations().lost(handle).filter(|(_, replica)| {
-        replica.is_current(chunk.version) && replica.closed && Some(replica.serial) <= reached
-    });
-    told.len() + lost.count() < chunk.set_size as usize
-}
-
-/// How far these have come, where a clone joins them without which they are fewer than a set needs
-/// (R11), and somebody may hold more: of one that is left nobody knows whether it is an old image.
-pub(crate) fn grown_keeps_above(
+/// Whether somebody may hold more than these, before they are raised for a clone that joins them
+/// (R30). That is so where they are decided on, as above; and where without the clone they are
+/// fewer than a set needs (R11), for of one that is left nobody knows whether it is an old image.
+/// But not where all others were heard to have no more: here, or before they died, of what was
+/// closed, or when nobody had a lease any more.
+pub(crate) fn may_be_outdone(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
-    dead_may_hold_more: bool,
-) -> Option<SerialNumber> {
-    let decided = keeps_above(view, (handle, chunk), servers);
-    if decided.is_some()
-        || !dead_may_hold_more
-        || servers.len() >= least_of(view, handle, chunk)
-        || broken(Rule::R28)
-    {
-        return decided;
+) -> bool {
+    if keeps_above(view, (handle, chunk), servers).is_some() {
+        return true;
     }
-    let of_set = current(view, handle, chunk).filter(|(server, _)| servers.contains(server));
-    of_set.map(|(_, replica)| replica.serial).max()
+    if servers.len() >= least_of(view, handle, chunk) || broken(Rule::R28) {
+        return false;
+    }
+    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let of_set = told.iter().filter(|(server, _)| servers.contains(server));
+    let reached = of_set.map(|(_, replica)| replica.serial).max();
+    let lost = view.fleet.locations().lost(handle);
+    // Since when nobody has a lease: what was told after that is final.
+    let quiet = view.fleet.locations().quiet(handle);
+    let is_final = |it: &KnownReplica| it.closed || it.reported >= quiet;
+    let lost = lost.filter(|(_, it)| it.is_current(chunk.version) && is_final(it));
+    let all = told.iter().copied().chain(lost);
+    let with_no_more = all.filter(|(_, replica)| Some(replica.serial) <= reached).count();
+    with_no_more < chunk.set_size as usize
 }
 
 /// Whose replica a person chose, if it is here and can be read (DS5). Who named no server, or a

@@ -11,11 +11,11 @@
 //!   alone has, or a silent one, is left out by nobody but those who ask for the chunk.
 //! - LV3: never by a decision, which leaves replicas out for ever: while nobody asks for the chunk,
 //!   waiting for those who are away costs nothing.
-//! - LV4: but where the chunk is cornered: fewer sound replicas than a set needs, all others of the
-//!   set suspect and not damaged, no other server that could take a copy, and nobody away. Nothing
-//!   that is waited for comes, no copy is made, and if the sound one goes so does what it alone
-//!   has. The decision makes suspects stale that hold no more than it, and these make room, one by
-//!   one, for copies (GB2). Where one holds more it is a person's.
+//! - LV4: but where the chunk is cornered: fewer sound replicas than a set needs, all others of
+//!   the set suspect or behind (R29) and not damaged, no other server that could take a copy, and
+//!   nobody away. Nothing that is waited for comes, no copy is made, and if the sound one goes so
+//!   does what it alone has. The decision makes suspects stale that hold no more than it, and
+//!   these make room, one by one, for copies (GB2). Where one holds more it is a person's.
 
 use super::decided_set::{SetDecision, decide, keeps_above};
 use super::garbage::is_enough_beside;
@@ -85,7 +85,7 @@ fn is_cornered(
     let is_as_it_should = |(server, replica): &(ServerId, KnownReplica)| match set.contains(server)
     {
         true => replica.is_sound(),
-        false => replica.suspect && !replica.damaged,
+        false => !replica.damaged,
     };
     let all_told = told.len() >= chunk.set_size as usize;
     let holders: BTreeSet<ServerId> =

@@ -138,7 +138,7 @@ fn with_chunk(
         return NextStep::GoOnInNext;
     }
     let failed = view.troubles.has_failed(handle);
-    // One replica alone is a set that was decided on (R28), and has yet to be copied.
+    // One replica alone was decided on (R28), or all there was room for, and has yet to be copied.
     let is_alone = chunk.set_size == 1 && chunk.goal > 1;
     if appends && (failed || is_alone) && goes_elsewhere(view, (place, since), &chunk) {
         return NextStep::GoOnInNext;

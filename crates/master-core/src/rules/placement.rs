@@ -175,7 +175,7 @@ fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandi
             rack: s.at.rack.clone(),
             used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
             creations: s.creations.weight(view.now.time),
-            avoided: if view.troubles.is_avoided(s.at.server) { apart.len() } else { 0 },
+            avoided: view.troubles.weight(s.at.server),
             apart,
             has: 0,
         }
@@ -221,7 +221,8 @@ fn choose(
 #[cfg(test)]
 mod tests {
     use super::{CREATION_WEIGHT, PlacementCandidate, choose, together};
-    use cairn_types::{Rack, Random, ServerId};
+    use crate::troubles::Troubles;
+    use cairn_types::{CellConfig, ChunkHandle, Rack, Random, ServerId, Time};
     use std::collections::BTreeSet;
 
     fn candidate(
@@ -281,29 +282,37 @@ mod tests {
         }
     }
 
-    /// Of one word alone nobody knows who of two is cut off.
-    fn note_avoided(all: &mut [PlacementCandidate]) {
-        for candidate in all {
-            let count = candidate.apart.len();
-            candidate.avoided = if count >= 2 { count } else { 0 };
+    /// One after the other, servers number 1 and up; these do not reach each other.
+    fn in_trouble(pairs: &[(u64, u64)], used: impl Fn(u64) -> u64) -> Vec<PlacementCandidate> {
+        let mut troubles = Troubles::default();
+        troubles.begin(&CellConfig::tiny());
+        for (number, (one, other)) in pairs.iter().enumerate() {
+            let chunk = ChunkHandle::new(1 + number as u64);
+            let both = (ServerId::new(*one), ServerId::new(*other));
+            troubles.note_failed((Time::default(), chunk), both, 3);
         }
+        let of = |server| PlacementCandidate {
+            avoided: troubles.weight(ServerId::new(server)),
+            apart: troubles.apart_from(ServerId::new(server)).collect(),
+            ..candidate(server, "", used(server), 0)
+        };
+        (1..=6).map(of).collect()
     }
 
     /// Seed 823: three of six are cut off from all, and are emptier than the three that are well,
     /// each of whom does not reach three others.
     #[test]
     fn of_those_that_others_blame_they_are_chosen_who_are_blamed_by_the_fewest() {
-        let mut all: Vec<PlacementCandidate> =
-            (1..=6).map(|server| candidate(server, "", server * 100, 0)).collect();
-        for cut_off in [1, 2, 3] {
-            for peer in (1..=6).filter(|peer| *peer != cut_off) {
-                all[cut_off - 1].apart.insert(ServerId::new(peer as u64));
-                all[peer - 1].apart.insert(ServerId::new(cut_off as u64));
-            }
-        }
-        note_avoided(&mut all);
+        let pairs = [1, 2, 3].map(|one| (one + 1..=6).map(move |other| (one, other)));
+        let pairs: Vec<(u64, u64)> = pairs.into_iter().flatten().collect();
+        let all = in_trouble(&pairs, |server| server * 100);
         for seed in 0..16 {
             assert_eq!(chosen(&all, &[], 3, seed), [4, 5, 6]);
+        }
+        // Another one takes no raises: it comes behind all of those.
+        let all = in_trouble(&[pairs, vec![(4, 4)]].concat(), |server| server * 100);
+        for seed in 0..16 {
+            assert_eq!(chosen(&all, &[], 2, seed), [5, 6]);
         }
     }
 
@@ -311,14 +320,7 @@ mod tests {
     /// that it does not reach: three that reach one another are there nevertheless.
     #[test]
     fn those_are_chosen_that_reach_one_another_though_others_blame_them() {
-        let mut all: Vec<PlacementCandidate> =
-            (1..=6).map(|server| candidate(server, "", 0, 0)).collect();
-        for (one, other) in [(3, 5), (3, 6), (5, 6), (1, 2), (1, 4)] {
-            for (at, from) in [(one, other), (other, one)] {
-                all[at - 1].apart.insert(ServerId::new(from as u64));
-            }
-        }
-        note_avoided(&mut all);
+        let mut all = in_trouble(&[(3, 5), (3, 6), (5, 6), (1, 2), (1, 4)], |_| 0);
         for seed in 0..16 {
             let three = chosen(&all, &[], 3, seed);
             assert!(three.contains(&2) && three.contains(&4) && !three.contains(&1), "{three:?}");

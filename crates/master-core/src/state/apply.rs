@@ -7,7 +7,8 @@ use super::apply_quota::change_quota;
 use super::apply_settings::change_settings;
 use super::apply_snapshot::SnapshotChanges;
 use super::apply_streams::StreamChanges;
-use super::{KeptAbove, Remembered, State};
+use super::purged::DecidedSet;
+use super::{Remembered, State};
 use crate::applied::{Applied, Changed, ChunkAbandoned, RangeReplaced};
 use crate::record::{
     ATTRIBUTES_LEVEL, Begin, CURSORS_KEPT_LEVEL, EXCLUSIVE_LEVEL, FoundCell, QUOTA_LEVEL,
@@ -123,7 +124,7 @@ fn change(state: &mut State, record: &Record) -> Result<Applied, Failure> {
         Record::SetVersion(record) => {
             let set = chunk_changes(state).set_version(record)?;
             if let Some(serial) = record.keeps_above {
-                let decision = KeptAbove { serial, decided: record.version };
+                let decision = DecidedSet { serial, version: record.version };
                 state.purged.keep_above(record.handle, decision);
             }
             Ok(set)
@@ -253,7 +254,7 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
         Record::SealChunk(record) => {
             let sealed = stream_changes(state).seal(record)?;
             if let Some(serial) = record.keeps_above {
-                let decision = KeptAbove { serial, decided: record.version };
+                let decision = DecidedSet { serial, version: record.version };
                 state.purged.keep_above(record.handle, decision);
             }
             Ok(sealed)

@@ -17,11 +17,12 @@
 //! - GN2: what is purged at or above its term's floor is written down here, one by one, until the
 //!   floor has passed it: the last few of each term.
 //! - GN3: what a person let go of is garbage wherever it is, whosever it was.
-//! - GN4: of a chunk whose set was decided on while a member was away (R28) it is written down here
-//!   how far that set had come, and the version of the decision: who stood below that and turns up
-//!   with more is kept, until a person lets go of it. What was raised since was of a set that had
-//!   all of it, and goes as any stale replica does. Of several decisions on a chunk the lowest
-//!   number counts and the last version: what lies between is rather kept.
+//! - GN4: of a chunk whose set was decided on while a member was away (R28) it is written down
+//!   here how far that set had come, and the version of the decision: who stood below that and
+//!   turns up with more is kept, until a person lets go of it. What was raised since was of a set
+//!   that had all of it, and goes as any stale replica does. Of several decisions on a chunk each
+//!   counts that says more than the others, up to [`DECISIONS_MAX`]; of more, the first two count
+//!   as one with the lower number and the later version: what lies between is rather kept.
 
 use super::map::{DamageMark, Map};
 use super::packing::Packed;
@@ -32,28 +33,60 @@ const LET_GO: u8 = 1;
 /// Behind that of a chunk whose set was decided on, with the set's serial number and the version.
 const KEPT_ABOVE: u8 = 2;
 
+/// Decisions on one chunk that count, each by itself.
+const DECISIONS_MAX: usize = 4;
+
 /// What is written down of a handle.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Told {
     Purged,
     LetGo,
     KeptAbove(KeptAbove),
 }
 
-/// What of a chunk is kept for a person since its set was decided on (GN4).
+/// A decision on a chunk's set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptAbove {
+pub(super) struct DecidedSet {
     /// How far the set had come.
-    pub serial: SerialNumber,
+    pub(super) serial: SerialNumber,
     /// The version by which the decision was logged.
-    pub decided: ChunkVersion,
+    pub(super) version: ChunkVersion,
 }
 
+impl DecidedSet {
+    fn keeps(self, version: ChunkVersion, serial: SerialNumber) -> bool {
+        version < self.version && serial > self.serial
+    }
+
+    /// Whether it keeps all that the other does.
+    fn includes(self, other: Self) -> bool {
+        self.serial <= other.serial && self.version >= other.version
+    }
+}
+
+/// What of a chunk is kept for a person since its set was decided on, once or more often (GN4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptAbove(Vec<DecidedSet>);
+
 impl KeptAbove {
-    /// Whether a replica stood before the decision, and has applied more than who was decided on.
+    /// Whether a replica stood before a decision, and has applied more than who was decided on.
     #[must_use]
     pub fn keeps(&self, version: ChunkVersion, serial: SerialNumber) -> bool {
-        version < self.decided && serial > self.serial
+        self.0.iter().any(|decided| decided.keeps(version, serial))
+    }
+
+    fn add(&mut self, decided: DecidedSet) {
+        if self.0.iter().any(|it| it.includes(decided)) {
+            return;
+        }
+        self.0.retain(|it| !decided.includes(*it));
+        self.0.push(decided);
+        if self.0.len() > DECISIONS_MAX {
+            let (first, second) = (self.0[0], self.0.remove(1));
+            let serial = first.serial.min(second.serial);
+            self.0[0] = DecidedSet { serial, version: first.version.max(second.version) };
+        }
+        assert!(self.0.len() <= DECISIONS_MAX, "what is kept of a chunk is bounded (GN4)");
     }
 }
 
@@ -96,11 +129,12 @@ impl PurgedChunks {
     }
 
     /// Writes down how far the set of a chunk had come that is decided on, and when (GN4).
-    pub(super) fn keep_above(&mut self, handle: ChunkHandle, decision: KeptAbove) {
-        let before = self.kept_above(handle).unwrap_or(decision);
-        let serial = before.serial.min(decision.serial).get().to_be_bytes();
-        let decided = before.decided.max(decision.decided).get().to_be_bytes();
-        self.0.set(&key(handle), &[&[KEPT_ABOVE], serial.as_slice(), &decided].concat());
+    pub(super) fn keep_above(&mut self, handle: ChunkHandle, decided: DecidedSet) {
+        let mut kept = self.kept_above(handle).unwrap_or_default();
+        kept.add(decided);
+        let numbers = kept.0.iter().flat_map(|it| [it.serial.get(), it.version.get()]);
+        let value = [KEPT_ABOVE].into_iter().chain(numbers.flat_map(u64::to_be_bytes));
+        self.0.set(&key(handle), &value.collect::<Vec<u8>>());
     }
 
     /// Nothing of it is kept for a person any more; whether something was.
@@ -153,10 +187,16 @@ fn told(value: &[u8]) -> Option<Told> {
         [] => Some(Told::Purged),
         [LET_GO] => Some(Told::LetGo),
         [KEPT_ABOVE, numbers @ ..] => {
-            let (serial, decided) = numbers.split_first_chunk()?;
-            let serial = SerialNumber::new(u64::from_be_bytes(*serial));
-            let decided = ChunkVersion::new(u64::from_be_bytes(decided.try_into().ok()?));
-            Some(Told::KeptAbove(KeptAbove { serial, decided }))
+            let (decisions, rest) = numbers.as_chunks::<16>();
+            let is_whole = rest.is_empty() && (1..=DECISIONS_MAX).contains(&decisions.len());
+            let decided = |numbers: &[u8; 16]| {
+                let (serial, version) = numbers.split_first_chunk()?;
+                let serial = SerialNumber::new(u64::from_be_bytes(*serial));
+                let version = ChunkVersion::new(u64::from_be_bytes(version.try_into().ok()?));
+                Some(DecidedSet { serial, version })
+            };
+            let all: Option<Vec<DecidedSet>> = decisions.iter().map(decided).collect();
+            all.filter(|_| is_whole).map(|all| Told::KeptAbove(KeptAbove(all)))
         }
         _ => None,
     }
@@ -168,7 +208,7 @@ fn key(handle: ChunkHandle) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{DamageMark, KeptAbove, PurgedChunks};
+    use super::{DECISIONS_MAX, DamageMark, DecidedSet, PurgedChunks};
     use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, Term};
 
     #[test]
@@ -187,21 +227,29 @@ mod tests {
     }
 
     #[test]
-    fn of_several_decisions_the_lowest_number_counts_and_the_last_version() {
+    fn of_several_decisions_each_counts_that_says_more_and_few_of_them() {
         let mut purged = PurgedChunks::new(&DamageMark::default());
         let handle = ChunkHandle::of(Term::new(1), 9);
-        let decision = |serial, decided| KeptAbove {
+        let decided = |serial, version| DecidedSet {
             serial: SerialNumber::new(serial),
-            decided: ChunkVersion::new(decided),
+            version: ChunkVersion::new(version),
         };
-        purged.keep_above(handle, decision(10, 5));
-        purged.keep_above(handle, decision(20, 8));
-        assert_eq!(purged.kept_above(handle), Some(decision(10, 8)));
-        purged.keep_above(handle, decision(4, 9));
-        assert_eq!(purged.kept_above(handle), Some(decision(4, 9)));
-        let keeps = |version, serial| {
-            decision(4, 9).keeps(ChunkVersion::new(version), SerialNumber::new(serial))
+        let keeps = |purged: &PurgedChunks, version, serial| {
+            let kept = purged.kept_above(handle).expect("decided on");
+            kept.keeps(ChunkVersion::new(version), SerialNumber::new(serial))
         };
-        assert_eq!([keeps(8, 5), keeps(8, 4), keeps(9, 5)], [true, false, false]);
+        purged.keep_above(handle, decided(10, 5));
+        purged.keep_above(handle, decided(20, 8));
+        // Who was of the first set has to have more than the second.
+        let asked = [(4, 11), (4, 10), (5, 20), (5, 21), (8, 99)];
+        let kept = asked.map(|(version, serial)| keeps(&purged, version, serial));
+        assert_eq!(kept, [true, false, false, true, false]);
+        purged.keep_above(handle, decided(4, 9));
+        assert_eq!(purged.kept_above(handle).expect("decided on").0, [decided(4, 9)]);
+        for number in 1..=DECISIONS_MAX as u64 {
+            purged.keep_above(handle, decided(4 + number, 9 + number));
+        }
+        let kept = purged.kept_above(handle).expect("decided on").0;
+        assert_eq!((kept.len(), kept[0], kept[1]), (DECISIONS_MAX, decided(4, 10), decided(6, 11)));
     }
 }

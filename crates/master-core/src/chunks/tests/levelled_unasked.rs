@@ -75,6 +75,10 @@ fn a_sound_replica_whose_copies_have_no_place_but_beside_suspects_is_the_set_una
     let chunk = world.state.chunk(disks[&1].handle).expect("there");
     assert_eq!(chunk.set_size, 1, "the others are stale, and make room");
 
+    let told = [((18, 18), false), ((15, 15), false), ((10, 9), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 1, "one is an old image");
+
     let told = [((15, 15), false), ((18, 15), true), ((10, 9), true)];
     let (mut world, mut disks) = after_power_loss(&told);
     assert_eq!(leave_alone(&mut world, &mut disks, 60_000), 0, "what holds more is a person's");

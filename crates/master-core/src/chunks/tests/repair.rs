@@ -1,6 +1,7 @@
 //! Chunks that lack replicas get them again (A20, R30): who is cloned first, from where to where,
 //! how a clone joins, and what becomes of it when somebody fails on the way.
 
+use super::after_power_loss::after_power_loss_of;
 use super::{World, held, lease, lost_answer, members, report, server};
 use crate::record::{AddFile, CloseChunk, Record, SetCellSettings, SetVersion};
 use crate::state::ROOT;
@@ -147,17 +148,19 @@ fn a_chunk_is_copied_to_a_server_without_it_and_the_copy_joins_the_set() {
     assert_eq!((world.chunks_lacking(), world.clones().len(), world.drops()), (0, 0, vec![]));
 }
 
-/// The set that is logged when a copy joins the one server of three that is left.
-fn set_of_one_and_its_copy(is_closed: bool) -> SetVersion {
+/// The set that is logged when a copy joins the one server of three that is left, of which all told
+/// at that time; the lease is over at two seconds.
+fn set_of_one_and_its_copy(told_at: u64, is_closed: bool) -> SetVersion {
     let mut world = World::new(5);
     let grant = world.first_chunk();
-    world.pass(3000, &[1, 2, 3, 4, 5]);
     if is_closed {
         world.apply(CloseChunk { handle: grant.handle, ..CloseChunk::default() });
     }
+    world.pass(told_at, &[1, 2, 3, 4, 5]);
     for id in members(&grant) {
         world.beat(id, vec![ReplicaReport { closed: is_closed, ..report(&grant) }], vec![]);
     }
+    world.pass(3000 - told_at, &[1, 2, 3, 4, 5]);
     let left = members(&grant)[2];
     let alive: Vec<u64> =
         (1..=5).filter(|id| *id == left || !members(&grant).contains(id)).collect();
@@ -172,10 +175,40 @@ fn set_of_one_and_its_copy(is_closed: bool) -> SetVersion {
 
 #[test]
 fn where_a_copy_makes_a_set_of_the_one_that_is_left_what_the_dead_may_hold_more_is_kept() {
-    let set = set_of_one_and_its_copy(false);
+    let set = set_of_one_and_its_copy(250, false);
     assert_eq!((set.set_size, set.keeps_above), (2, Some(SerialNumber::default())));
-    let set = set_of_one_and_its_copy(true);
-    assert_eq!((set.set_size, set.keeps_above), (2, None), "they told all that there will be");
+    let set = set_of_one_and_its_copy(250, true);
+    assert_eq!((set.set_size, set.keeps_above), (2, None), "of a closed one that was all");
+    let set = set_of_one_and_its_copy(3000, false);
+    assert_eq!((set.set_size, set.keeps_above), (2, None), "nobody had a lease any more");
+}
+
+/// Seed 316: of a set of two one came back as an old image, the other lost power.
+#[test]
+fn where_a_copy_joins_a_sound_replica_what_a_suspect_has_more_is_kept() {
+    for (more, keeps) in [(29, Some(SerialNumber::new(28))), (28, None)] {
+        let told = [((28, 26), false), ((more, 28), true)];
+        let (mut world, disks) = after_power_loss_of(2, &told);
+        world.join(3, vec![], vec![]);
+        // Then the master may decide on one that is sound.
+        world.pass(5000, &[1, 2, 3]);
+        world.clones();
+        let order = (0..60).find_map(|_| {
+            world.pass(250, &[1, 2, 3]);
+            world.clones().pop()
+        });
+        let (id, copy) = order.expect("it is copied");
+        assert_eq!((copy.source.server, copy.server), (server(1), server(3)));
+        world.cloned(id);
+        let (id, finish) = world.clone_order();
+        assert!(finish.finish, "it is to join");
+        world.cloned(id);
+        while let Some((id, _, raise)) = world.raises().pop() {
+            world.accept(id, &raise, disks[&1].clone());
+        }
+        let set = world.logged_sets().swap_remove(0);
+        assert_eq!((set.set_size, set.keeps_above), (2, keeps));
+    }
 }
 
 #[test]

@@ -18,8 +18,8 @@
 //!   replicas told, and since when no lease is known, is forgotten then: all of them told since.
 //! - L5: what a server told in a life that is over does not count, whether it is swept away yet or
 //!   not.
-//! - L6: what a server held that died is remembered, for people alone, until it joins again or the
-//!   chunk has gone on without it.
+//! - L6: what a server held that died is remembered, for people and for what may be kept for them,
+//!   until it joins again or the chunk has gone on without it.
 //! - L7: only chunks of the chunk table are here: a page remembers which of its handles the table
 //!   has, and for those it is not asked again. What the table loses is forgotten at once.
 

@@ -7,7 +7,8 @@
 //! - SN1: a number stands for one life of one server: what was told in a life that is over counts
 //!   no more from the moment it is over, wherever it still stands.
 //! - SN2: a number is given again only when nothing names it.
-//! - SN3: what a buried server held is remembered for people, and counts for nothing else.
+//! - SN3: what a buried server held is remembered for people and for what may be kept for them,
+//!   and counts for nothing else.
 
 use cairn_types::ServerId;
 use std::collections::{BTreeMap, BTreeSet};
