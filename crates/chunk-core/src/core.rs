@@ -413,6 +413,7 @@ impl ChunkCore {
             (ReplicaJob::SyncToRaise, Ok(ChunkDone::Reopened(at))) => replica.on_reopened(cx, &at),
             (ReplicaJob::Journal, Ok(ChunkDone::Journaled)) => replica.on_journaled(cx),
             (ReplicaJob::SyncToRaise | ReplicaJob::Journal, Err(error)) => {
+                replica.stored_mut().learn_of(&error);
                 after = replica.on_change_failed(cx, &error.to_string());
             }
             (ReplicaJob::Read { to, range }, Ok(ChunkDone::Read(done))) => {

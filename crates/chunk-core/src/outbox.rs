@@ -75,7 +75,7 @@ pub(crate) enum KnownEnd {
 pub(crate) enum ReplicaJob {
     /// Its bytes change, as primary or as secondary.
     Apply,
-    /// Its bytes come to disk, for a raise that leaves another one out.
+    /// Its bytes come to disk, for a raise that leaves another one out, or to know how it stands.
     SyncToRaise,
     /// Its version or close mark becomes durable.
     Journal,

@@ -251,8 +251,10 @@ impl StoredReplica {
 
     /// The disk has said how it stands.
     pub(crate) fn stand_as_told(&mut self, stands: &ReplicaReport) {
-        assert!(self.half_changed, "what is known is not asked for");
-        self.half_changed = false;
+        // It may be the word on a replica that stood here before this one.
+        if !std::mem::take(&mut self.half_changed) {
+            return;
+        }
         self.length = stands.length;
         self.serial = stands.serial;
         self.mutated_version = stands.mutated_version;
@@ -403,7 +405,6 @@ impl StoredReplica {
         out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal), entry);
     }
 
-    /// Brings what is stored to disk.
     /// Brings to disk what is to be raised, and asks the disk what that is where nobody knows.
     pub(crate) fn sync_to_raise(&self, out: &mut Outbox) {
         let handle = self.handle;
@@ -412,6 +413,7 @@ impl StoredReplica {
         out.replica_job(handle, ReplicaJob::SyncToRaise, job);
     }
 
+    /// Brings what is stored to disk.
     pub(crate) fn sync(&self, out: &mut Outbox, what: ReplicaJob) {
         out.replica_job(self.handle, what, ChunkJob::Sync { handle: self.handle });
     }

@@ -161,7 +161,8 @@ pub enum ChunkJob {
         /// Where a block begins.
         offset: u64,
     },
-    /// Recovers a chunk that a start could not read, and brings to disk what it finds.
+    /// Recovers a chunk that a start could not read, or whose last change failed half-way, and
+    /// brings to disk what it finds.
     Reopen {
         /// Which chunk.
         handle: ChunkHandle,

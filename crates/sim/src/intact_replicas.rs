@@ -44,16 +44,19 @@ impl ChunkLedger {
     }
 
     /// A version is logged: of a set with an old image, which lacks what was acknowledged, when all
-    /// who have that had been away for as long as it takes to die (seed 158 at b7fbed5a).
+    /// who have that had been away for as long as it takes to die (seed 158 at b7fbed5a), or are
+    /// doubted, before which the sound one comes (R28, seed 316).
     pub(crate) fn goes_on(&mut self, version: ChunkVersion, stopped: &StoppedNodes, at: WorldTime) {
         let is_old = |(node, it): (&NodeId, &ReplicaLedger)| {
             let lacks = |done: &AcknowledgedMutation| !it.applied.contains_key(&done.push);
             let is_of_set = it.version >= version && stopped.runs(*node);
             it.turned_back.is_some() && is_of_set && self.acknowledged.iter().any(lacks)
         };
-        if self.replicas.iter().any(is_old)
-            && self.intact().iter().all(|node| stopped.is_dead(*node, at))
-        {
+        let is_passed_over = |node: &NodeId| {
+            let replica = &self.replicas[node];
+            replica.suspect || replica.told_suspect || stopped.is_dead(*node, at)
+        };
+        if self.replicas.iter().any(is_old) && self.intact().iter().all(is_passed_over) {
             self.went_on_at = version;
         }
     }
@@ -87,7 +90,11 @@ impl ChunkLedger {
     pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
         let has = |it: &ReplicaLedger, push| it.synced.contains(push) && !it.gone.contains(push);
         let whole = |it: &ReplicaLedger| {
-            !it.flipped && !it.absent && self.told_synced.iter().all(|push| has(it, push))
+            let gone_on_without = it.version < self.went_on_at;
+            !it.flipped
+                && !it.absent
+                && !gone_on_without
+                && self.told_synced.iter().all(|push| has(it, push))
         };
         self.replicas.iter().filter(|(_, it)| whole(it)).map(|(node, _)| *node).collect()
     }

@@ -556,6 +556,7 @@ impl MessageWatch for Observer {
             self.ledger.started(node);
         } else {
             self.ledger.stopped.note(node, at);
+            self.servers.stopped(node);
         }
         for checker in &mut self.checkers {
             checker.lives(node, alive);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ServerBook {
     /// Who joined last from a machine.
     by_node: BTreeMap<NodeId, ServerId>,
-    /// As which incarnation a machine asked last to be taken in, and as which before.
+    /// As which incarnation a process that runs asked to be taken in, and those that are over.
     incarnations: BTreeMap<NodeId, Incarnation>,
     over: BTreeSet<Incarnation>,
     draining: BTreeSet<ServerId>,
@@ -20,12 +20,16 @@ pub(crate) struct ServerBook {
 }
 
 impl ServerBook {
-    /// A process wants to be taken in: one that was on its machine before is over.
+    /// A process wants to be taken in.
     pub(crate) fn wants_to_join(&mut self, node: NodeId, join: &Join) {
         if !self.over.contains(&join.incarnation) {
-            let last = self.incarnations.insert(node, join.incarnation);
-            self.over.extend(last.filter(|it| *it != join.incarnation));
+            self.incarnations.insert(node, join.incarnation);
         }
+    }
+
+    /// The process on a node has ended.
+    pub(crate) fn stopped(&mut self, node: NodeId) {
+        self.over.extend(self.incarnations.remove(&node));
     }
 
     /// A master has taken a server in. Of a process that is over it may hear late (healing seed

@@ -60,7 +60,9 @@ impl Simulation {
         cell_config: CellConfig,
         observer: Rc<RefCell<Observer>>,
     ) -> Self {
-        let dead = Duration::from_millis(cell_config.dead_ms);
+        // It counts from the last heartbeat, by a clock that drifts.
+        let dead = cell_config.dead_ms - 2 * cell_config.heartbeat_ms;
+        let dead = Duration::from_millis(dead);
         observer.borrow_mut().ledger.stopped.dead = dead;
         Self {
             world,

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct StoppedNodes {
     since: BTreeMap<NodeId, WorldTime>,
-    /// After how long a server counts as dead.
+    /// After how long a server may count as dead.
     pub(crate) dead: Duration,
 }
 

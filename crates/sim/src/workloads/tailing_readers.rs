@@ -103,6 +103,10 @@ impl TailingReader {
     /// Where it reads again, it has not gone past there.
     fn note_read(&mut self, offset: u64, bytes: &[u8]) {
         self.read.truncate(usize::try_from(offset).expect("a small file"));
+        self.read_when_lost.retain_mut(|range| {
+            range.end = range.end.min(offset);
+            !range.is_empty()
+        });
         assert_eq!(self.read.len() as u64, offset, "a reader leaves nothing out");
         self.read.extend_from_slice(bytes);
     }
@@ -162,8 +166,8 @@ impl TailingReader {
         let is_other = !tried.framed.starts_with(passed);
         // TR2
         let was_lost = self.read_when_lost.iter().any(|read| read.contains(&offset));
-        let is_excused = was_lost || is_other && sim.excused(id, offset, size);
-        self.cursor.consumed() > offset && is_excused
+        let is_excused = was_lost || sim.excused(id, offset, size);
+        is_other && self.cursor.consumed() > offset && is_excused
     }
 }
 
@@ -180,13 +184,12 @@ impl Workload for TailingReader {
             Err(failure) => return self.failed(sim, &failure),
         };
         self.failures = None;
-        let id = self.file.borrow().id.expect("it was read");
-        if sim.excused(id, asked.offset, asked.size) {
-            self.read_when_lost.push(asked.offset..asked.offset + asked.size);
-        }
+        let (id, size) = (self.file.borrow().id.expect("it was read"), bytes.len() as u64);
+        let was_lost = size > 0 && sim.excused(id, asked.offset, size);
         let got = !bytes.is_empty();
         let mut records = Vec::new();
         self.note_read(asked.offset, &bytes);
+        self.read_when_lost.extend(was_lost.then_some(asked.offset..asked.offset + size));
         if !self.cursor.take(asked, &[bytes], &mut records) {
             sim.reach("record reader doubts what it would skip");
         }
