@@ -393,7 +393,7 @@ impl ChunkCore {
         job: ReplicaJob,
         result: ChunkResult,
     ) {
-        if let ReplicaJob::Apply | ReplicaJob::Journal = job {
+        if let ReplicaJob::Apply | ReplicaJob::Journal | ReplicaJob::Stand = job {
             self.table.note_change(handle, now.time);
         }
         if let (ReplicaJob::Read { .. }, Ok(ChunkDone::Read(done))) = (&job, &result) {
@@ -410,10 +410,9 @@ impl ChunkCore {
             }
             (ReplicaJob::Apply, Err(error)) => replica.on_apply_failed(cx, &error),
             (ReplicaJob::SyncToRaise, Ok(ChunkDone::Synced)) => replica.journal_raise(cx),
-            (ReplicaJob::SyncToRaise, Ok(ChunkDone::Reopened(at))) => replica.on_reopened(cx, &at),
+            (ReplicaJob::Stand, result) => after = replica.on_stood(cx, result),
             (ReplicaJob::Journal, Ok(ChunkDone::Journaled)) => replica.on_journaled(cx),
             (ReplicaJob::SyncToRaise | ReplicaJob::Journal, Err(error)) => {
-                replica.stored_mut().learn_of(&error);
                 after = replica.on_change_failed(cx, &error.to_string());
             }
             (ReplicaJob::Read { to, range }, Ok(ChunkDone::Read(done))) => {

@@ -75,10 +75,12 @@ pub(crate) enum KnownEnd {
 pub(crate) enum ReplicaJob {
     /// Its bytes change, as primary or as secondary.
     Apply,
-    /// Its bytes come to disk, for a raise that leaves another one out, or to know how it stands.
+    /// Its bytes come to disk, for a raise that leaves another one out.
     SyncToRaise,
     /// Its version or close mark becomes durable.
     Journal,
+    /// The disk says how it stands, after a change that failed half-way.
+    Stand,
     /// Bytes for a reader.
     Read { to: Caller, range: AskedRange },
     /// Its own checksums, to catch up with another replica.

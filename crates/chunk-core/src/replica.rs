@@ -22,11 +22,11 @@ use crate::replica_role::ReplicaRole;
 use crate::secondary::{Secondary, SecondaryBatch, check_form, check_order, not_followed};
 use crate::stored_replica::StoredReplica;
 use bytes::Bytes;
-use cairn_env::{Caller, ChunkError, ChunkJob, ConnectionId};
+use cairn_env::{Caller, ChunkError, ChunkJob, ChunkResult, ConnectionId};
 use cairn_protocol::{
     Acknowledged, AcknowledgedAnswer, Append, ErrorCode, Extend, Failure, FetchAnswer, Forward,
-    GrantLease, HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, Response,
-    RevokeLease, RevokeLeaseAnswer, SyncChunk, Write,
+    GrantLease, HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, Response, RevokeLease,
+    RevokeLeaseAnswer, SyncChunk, Write,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{BlockChecksums, ChunkVersion, LeaseId, SerialNumber, Time};
@@ -121,18 +121,24 @@ impl Replica {
             self.end_lease(cx, "the master raised the chunk's version");
         }
         self.begin(ChangeUnderWay::Raise { from, raise: raise.clone() });
-        // What is adopted is on disk already.
-        if self.stored.is_half_changed() || raise.sync && !raise.adopt {
-            self.stored.sync_to_raise(cx.out);
-        } else {
+        if self.stored.is_ready_to_rise(cx.out, raise) {
             self.journal_raise(cx);
         }
     }
 
-    /// The disk has said how a replica stands whose last change failed half-way: now its raise.
-    pub(crate) fn on_reopened(&mut self, cx: &mut ReplicaContext<'_>, stands: &ReplicaReport) {
-        self.stored.stand_as_told(stands);
-        self.journal_raise(cx);
+    /// The disk has said how it stands, or has not: a raise may wait for that.
+    pub(crate) fn on_stood(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        result: ChunkResult,
+    ) -> AfterFailure {
+        let is_raised = matches!(self.change, Some(ChangeUnderWay::Raise { .. }));
+        match self.stored.on_stood(result) {
+            Ok(true) => self.journal_raise(cx),
+            Err(error) if is_raised => return self.on_change_failed(cx, &error.to_string()),
+            Ok(false) | Err(_) => {}
+        }
+        AfterFailure::Kept
     }
 
     /// The raise under way, whose bytes are on disk where they had to be, becomes durable.
@@ -384,17 +390,12 @@ impl Replica {
                 });
                 self.pump(cx);
             }
-            Some(change @ ChangeUnderWay::Secondary(_)) if unchanged => {
-                change.refuse(cx.out, failure_of(error));
-                self.pump(cx);
-            }
-            // No lease hangs on it, and the disk says itself what it is that failed.
-            Some(change @ ChangeUnderWay::Extend(_)) => {
+            Some(change) if change.is_just_refused(unchanged) => {
                 change.refuse(cx.out, failure_of(error));
                 self.pump(cx);
             }
             change => {
-                self.stored.fail_half_way();
+                self.stored.fail_half_way(cx.out);
                 self.change = change;
                 self.on_change_failed(cx, &error.to_string());
             }

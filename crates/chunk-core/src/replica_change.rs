@@ -33,6 +33,17 @@ pub(crate) enum ChangeUnderWay {
 }
 
 impl ChangeUnderWay {
+    /// Whether nothing but an answer comes of it where the disk did not take the bytes, and changed
+    /// nothing, or not.
+    pub(crate) fn is_just_refused(&self, unchanged: bool) -> bool {
+        match self {
+            Self::Secondary(_) => unchanged,
+            // No lease hangs on it, and the disk says itself what it is that failed.
+            Self::Extend(_) => true,
+            Self::Raise { .. } | Self::CatchingUp { .. } | Self::Primary(_) => false,
+        }
+    }
+
     /// Tells whoever waits for it that it came to nothing. For the primary's nobody does: who
     /// waits there is told at the end of the lease.
     pub(crate) fn refuse(self, out: &mut Outbox, failure: Failure) {

@@ -5,7 +5,9 @@
 
 use crate::outbox::{DiskPurpose, Outbox, ReplicaJob};
 use crate::told::told_of;
-use cairn_env::{ApplyMutation, ChunkError, ChunkJob, Effect, JournalEntry, LogEvent};
+use cairn_env::{
+    ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, Effect, JournalEntry, LogEvent,
+};
 use cairn_protocol::{ErrorCode, Failure, Forwarded, LevelSource, Raise, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, ReplicaAt, SerialNumber};
@@ -34,6 +36,8 @@ pub(crate) struct StoredReplica {
     unread: bool,
     /// A change of its bytes failed half-way: the disk may have got further than it has told.
     half_changed: bool,
+    /// It is asked.
+    disk_asked: bool,
     /// Its set goes on without it, as its master said.
     left_out: bool,
     /// Bytes that were counted for it last.
@@ -71,6 +75,7 @@ impl StoredReplica {
             end_unknown: false,
             unread: false,
             half_changed: false,
+            disk_asked: false,
             left_out: false,
             counted: recovered.length,
         }
@@ -239,25 +244,52 @@ impl StoredReplica {
         }
     }
 
-    /// A change of its bytes failed, and not before the first one.
-    pub(crate) fn fail_half_way(&mut self) {
+    /// A change of its bytes failed, and not before the first one: the disk is asked how it stands,
+    /// before whoever asks for bytes is told.
+    pub(crate) fn fail_half_way(&mut self, out: &mut Outbox) {
         self.half_changed = true;
+        self.ask_disk(out);
     }
 
-    /// Whether the disk has to be asked how it stands before anybody is told.
-    pub(crate) fn is_half_changed(&self) -> bool {
-        self.half_changed
-    }
-
-    /// The disk has said how it stands.
-    pub(crate) fn stand_as_told(&mut self, stands: &ReplicaReport) {
-        // It may be the word on a replica that stood here before this one.
-        if !std::mem::take(&mut self.half_changed) {
-            return;
+    /// Whether a raise may become durable now; else the disk has something to do or to say first.
+    pub(crate) fn is_ready_to_rise(&mut self, out: &mut Outbox, raise: &Raise) -> bool {
+        // What is adopted is on disk already.
+        let syncs = raise.sync && !raise.adopt;
+        if self.half_changed {
+            self.ask_disk(out);
+        } else if syncs {
+            self.sync(out, ReplicaJob::SyncToRaise);
         }
-        self.length = stands.length;
-        self.serial = stands.serial;
-        self.mutated_version = stands.mutated_version;
+        !self.half_changed && !syncs
+    }
+
+    /// Asks the disk how it stands, unless it is asked; it brings that to disk.
+    fn ask_disk(&mut self, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.disk_asked, true) {
+            let job = ChunkJob::Reopen { handle: self.handle };
+            out.replica_job(self.handle, ReplicaJob::Stand, job);
+        }
+    }
+
+    /// The disk has said how it stands; false: not of this replica, but of one before it.
+    pub(crate) fn on_stood(&mut self, result: ChunkResult) -> Result<bool, ChunkError> {
+        if !std::mem::take(&mut self.disk_asked) {
+            return Ok(false);
+        }
+        match result {
+            Ok(ChunkDone::Reopened(stands)) => {
+                self.half_changed = false;
+                self.length = stands.length;
+                self.serial = stands.serial;
+                self.mutated_version = stands.mutated_version;
+                Ok(true)
+            }
+            Ok(done) => panic!("a replica was to be looked at, and came to {done:?}"),
+            Err(error) => {
+                self.learn_of(&error);
+                Err(error)
+            }
+        }
     }
 
     /// What a disk error says about the bytes.
@@ -403,14 +435,6 @@ impl StoredReplica {
         }
         let entry = JournalEntry::Adopt { handle, version, close };
         out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal), entry);
-    }
-
-    /// Brings to disk what is to be raised, and asks the disk what that is where nobody knows.
-    pub(crate) fn sync_to_raise(&self, out: &mut Outbox) {
-        let handle = self.handle;
-        let (asks, syncs) = (ChunkJob::Reopen { handle }, ChunkJob::Sync { handle });
-        let job = if self.half_changed { asks } else { syncs };
-        out.replica_job(handle, ReplicaJob::SyncToRaise, job);
     }
 
     /// Brings what is stored to disk.

@@ -769,17 +769,24 @@ fn where_a_change_failed_half_way_the_disk_is_asked_how_it_stands_before_that_is
     bench.done(id, Err(DiskError::NoSpaceMidway.into()));
     bench.replies.clear();
     bench.calls.clear();
-    bench.ask(raise(version(1), version(2)));
     let (id, job) = bench.job();
-    assert_eq!(job, ChunkJob::Reopen { handle: handle() }, "before it is journaled");
+    assert_eq!(job, ChunkJob::Reopen { handle: handle() }, "before anything else that is asked");
+    bench.ask(raise(version(1), version(2)));
+    assert!(bench.jobs.is_empty(), "once, and nothing is journaled");
+    // It does not say: then no raise is taken, and the next one asks again.
+    bench.done(id, Err(DiskError::NoSpace.into()));
+    assert_eq!(bench.failure().code, ErrorCode::Io);
+    bench.ask(Raise { sync: true, ..raise(version(2), version(3)) });
+    let (id, _) = bench.job();
     let serial = SerialNumber::new(9);
     let stands = ReplicaReport { handle: handle(), length: 90, serial, ..ReplicaReport::default() };
     bench.done(id, Ok(ChunkDone::Reopened(stands)));
     bench.journaled();
     let Ok(Response::Raise(answer)) = bench.reply().1 else { panic!("the raise is answered") };
     let told = answer.replica;
-    assert_eq!((told.version, told.serial, told.length), (version(2), serial, 90));
-    bench.ask(raise(version(2), version(3)));
+    assert_eq!((told.version, told.serial, told.length), (version(3), serial, 90));
+    // Nobody asks it for what is known.
+    bench.ask(raise(version(3), version(4)));
     bench.journaled();
 }
 
