@@ -246,7 +246,7 @@ impl Troubles {
 
     /// How much new replicas had better go elsewhere: with how many it does not get on, where they
     /// are two or more. Who did not do as it was told comes behind all of them.
-    pub(crate) fn weight(&self, server: ServerId) -> usize {
+    pub(crate) fn avoidance(&self, server: ServerId) -> usize {
         let Some(apart) = self.apart.get(&server) else { return 0 };
         match apart.len() {
             _ if apart.contains_key(&server) => APART_MAX + 1,
@@ -307,15 +307,15 @@ mod tests {
         troubles.note_failed((at(1), CHUNK), (server(2), server(1)), 3);
         troubles.note_failed((at(2), CHUNK), (server(1), server(2)), 3);
         assert!(!troubles.is_given_up(CHUNK, server(1)) && !troubles.is_given_up(CHUNK, server(2)));
-        assert!(troubles.weight(server(1)) == 0, "of two, nobody knows which is cut off");
+        assert!(troubles.avoidance(server(1)) == 0, "of two, nobody knows which is cut off");
         troubles.note_failed((at(3), CHUNK), (server(3), server(2)), 3);
         assert!(troubles.is_given_up(CHUNK, server(2)) && !troubles.is_given_up(CHUNK, server(1)));
-        assert_eq!((troubles.weight(server(2)), troubles.weight(server(1))), (2, 0));
+        assert_eq!((troubles.avoidance(server(2)), troubles.avoidance(server(1))), (2, 0));
         assert!(!troubles.is_given_up(ChunkHandle::new(8), server(2)), "of this chunk alone");
         assert!(!troubles.is_given_up(CHUNK, server(9)), "of who is of no set nothing is kept");
         troubles.note_serving(CHUNK, &lease(1, 3));
         assert!(!troubles.is_given_up(CHUNK, server(2)) && !troubles.has_failed(CHUNK));
-        assert_eq!(troubles.weight(server(2)), 2, "nobody has reached it since");
+        assert_eq!(troubles.avoidance(server(2)), 2, "nobody has reached it since");
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(rests, [0, 0, 250, 500, 1000, 1000, 1000]);
         assert_eq!(troubles.failures_of(CHUNK, server(1)), 4);
         assert_eq!(troubles.rest(at(1000), CHUNK), None);
-        assert!(troubles.weight(server(1)) > APART_MAX, "it did not do as it was told");
+        assert!(troubles.avoidance(server(1)) > APART_MAX, "it did not do as it was told");
     }
 
     #[test]

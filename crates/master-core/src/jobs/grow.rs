@@ -24,7 +24,6 @@ use crate::leases::LeaseStatus;
 use crate::record::SetVersion;
 use crate::rules::decided_set::may_be_outdone;
 use crate::rules::good_replicas::good;
-use crate::rules::members::least_of;
 use crate::rules::replica_set::{
     LiveMember, growth_sheds, live_members, may_be_grown_set, plan_growth,
 };
@@ -258,10 +257,11 @@ impl GrowJob {
             let above = raise.to() > chunk.version || broken(Rule::R1);
             assert!(above, "a raise's version is above the logged one (R7)");
             let (version, set_size) = (raise.to(), set_size(&good));
-            let few = members.len() < planned.size.min(least_of(view, handle, &chunk));
+            // Who dropped out meanwhile may hold more as well.
+            let outdone = planned.outdone || members.len() < planned.size;
             let of_set = good.iter().filter(|it| members.contains(&it.at.server));
             let reached = of_set.map(|it| it.report.serial).max();
-            let keeps_above = reached.filter(|_| planned.outdone || few);
+            let keeps_above = reached.filter(|_| outdone);
             let time = view.now.wall;
             acts.propose(SetVersion {
                 time,

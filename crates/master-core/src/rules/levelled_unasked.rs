@@ -59,7 +59,7 @@ pub(crate) fn whom_to_level(
     }
     match decide(view, handle, chunk) {
         SetDecision::NotNeeded => {}
-        SetDecision::Set(set) if is_cornered(view, (handle, chunk), &set) => {
+        SetDecision::Set(set) if is_cornered(view, (handle, chunk), &up_to_date, &set) => {
             return plan_raise(view, handle, chunk).ok();
         }
         // LV3
@@ -79,20 +79,18 @@ pub(crate) fn whom_to_level(
 fn is_cornered(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
+    told: &[(ServerId, KnownReplica)],
     set: &[ServerId],
 ) -> bool {
-    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
-    let is_as_it_should = |(server, replica): &(ServerId, KnownReplica)| match set.contains(server)
-    {
-        true => replica.is_sound(),
-        false => !replica.damaged,
+    let is_fit = |(server, replica): &(ServerId, KnownReplica)| {
+        !replica.damaged && (replica.is_sound() || !set.contains(server))
     };
     let all_told = told.len() >= chunk.set_size as usize;
     let holders: BTreeSet<ServerId> =
         view.fleet.locations().of(handle).map(|(server, _)| server).collect();
     let others = holders.len().saturating_sub(set.len());
     all_told
-        && told.iter().all(is_as_it_should)
+        && told.iter().all(is_fit)
         && set.len() < chunk.goal as usize
         && is_enough_beside(set.len(), others)
         && keeps_above(view, (handle, chunk), set).is_none()

@@ -27,7 +27,7 @@ struct PlacementCandidate {
     creations: u32,
     /// With how many it did not get on lately, if that speaks against it: the more, the later is
     /// its turn. Where several are cut off, each of the others does not reach those several.
-    avoided: usize,
+    avoidance: usize,
     /// With whom it did not get on lately; with itself: it did not do as it was told.
     apart: BTreeSet<ServerId>,
     /// Bytes that it has already of what is to be made there.
@@ -96,9 +96,11 @@ pub(crate) fn is_room_beside(view: &View<'_>, tried: &BTreeSet<ServerId>) -> boo
 /// is silent for a moment.
 pub(crate) fn is_room_nowhere_else(view: &View<'_>, holders: &BTreeSet<ServerId>) -> bool {
     let (servers, duties) = (view.fleet.servers(), view.state.known_servers().duties());
+    let room = view.term.config.chunk_size;
     let may_come = |server: ServerId| {
         let silent = servers.state(view.now.time, server) == Some(ServerState::Silent);
-        silent && !holders.contains(&server) && !duties.is_draining(server)
+        let has_room = servers.get(server).is_some_and(|it| has_room(it, room));
+        silent && has_room && !holders.contains(&server) && !duties.is_draining(server)
     };
     !is_room_beside(view, holders) && !servers.ids().any(may_come)
 }
@@ -168,19 +170,16 @@ impl CopyTakers {
 /// Those of them that were not `tried`.
 fn candidates(view: &View<'_>, tried: &BTreeSet<ServerId>) -> Vec<PlacementCandidate> {
     let left = with_room(view).filter(|s| !tried.contains(&s.at.server));
-    let candidate = |s: &KnownServer| {
-        let apart: BTreeSet<ServerId> = view.troubles.apart_from(s.at.server).collect();
-        PlacementCandidate {
-            server: s.at.server,
-            rack: s.at.rack.clone(),
-            used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
-            creations: s.creations.weight(view.now.time),
-            avoided: view.troubles.weight(s.at.server),
-            apart,
-            has: 0,
-        }
-    };
-    left.map(candidate).collect()
+    left.map(|s| PlacementCandidate {
+        server: s.at.server,
+        rack: s.at.rack.clone(),
+        used_permille: s.used.saturating_mul(1000) / s.capacity.max(1),
+        creations: s.creations.weight(view.now.time),
+        avoidance: view.troubles.avoidance(s.at.server),
+        apart: view.troubles.apart_from(s.at.server).collect(),
+        has: 0,
+    })
+    .collect()
 }
 
 /// Chooses up to `count` of the candidates, which are different servers; `there` are those of the
@@ -206,7 +205,7 @@ fn choose(
             let full = candidate.used_permille > average + USE_SLACK_PERMILLE;
             let waits = u64::from(candidate.creations) > many;
             let lacks = u64::MAX - candidate.has;
-            let trouble = (strained, candidate.avoided);
+            let trouble = (strained, candidate.avoidance);
             (trouble, neighbours, lacks, waits, full, candidate.creations, *tie)
         });
         let Some((at, _)) = best else { break };
@@ -236,7 +235,7 @@ mod tests {
             rack: Rack::new(rack),
             used_permille,
             creations,
-            avoided: 0,
+            avoidance: 0,
             apart: BTreeSet::new(),
             has: 0,
         }
@@ -292,7 +291,7 @@ mod tests {
             troubles.note_failed((Time::default(), chunk), both, 3);
         }
         let of = |server| PlacementCandidate {
-            avoided: troubles.weight(ServerId::new(server)),
+            avoidance: troubles.avoidance(ServerId::new(server)),
             apart: troubles.apart_from(ServerId::new(server)).collect(),
             ..candidate(server, "", used(server), 0)
         };

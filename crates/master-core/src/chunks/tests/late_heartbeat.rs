@@ -1,5 +1,6 @@
 //! An append to a chunk that was written so far, while a server is late with its heartbeat: in a
-//! file of bytes it waits for it, in one of records it goes on in the next chunk.
+//! file of bytes it waits for it, in one of records it goes on in the next chunk. So it does where
+//! the chunk stands on one server alone.
 
 use super::{FILE, World, lease, members, mutation};
 use crate::record::{AddFile, OpenChunk};
@@ -54,7 +55,7 @@ fn with_records() -> World {
 }
 
 #[test]
-fn in_a_file_of_records_what_is_decided_on_and_stands_on_one_alone_is_not_appended_to() {
+fn in_a_file_of_records_what_stands_on_one_alone_is_not_appended_to() {
     for (set_size, creates) in [(1, true), (2, false)] {
         let mut world = with_records();
         let (handle, version) =

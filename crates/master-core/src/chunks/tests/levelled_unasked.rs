@@ -120,6 +120,9 @@ fn what_a_damaged_or_a_silent_replica_alone_has_is_left_out_by_nobody_but_those_
     let version = behind.version;
     world.join(3, vec![behind.clone()], vec![]);
     disks.insert(3, behind);
+    let level = disks[&1].clone();
+    world.join(4, vec![level.clone()], vec![]);
+    disks.insert(4, level);
     leave_alone(&mut world, &mut disks, 1_500);
     assert!(disks.values().all(|disk| disk.version == version), "one is silent for a moment");
 }

@@ -183,6 +183,29 @@ fn where_a_copy_makes_a_set_of_the_one_that_is_left_what_the_dead_may_hold_more_
     assert_eq!((set.set_size, set.keeps_above), (2, None), "nobody had a lease any more");
 }
 
+#[test]
+fn who_dies_while_the_set_is_raised_for_a_copy_may_hold_more_and_is_kept() {
+    let (mut world, grant, left) = World::lacking(5);
+    let (id, _) = world.clone_order();
+    world.cloned(id);
+    let (id, _) = world.clone_order();
+    world.cloned(id);
+    let mut alive: Vec<u64> = (1..=5).filter(|id| *id != members(&grant)[0]).collect();
+    alive.retain(|id| *id != left[1]);
+    for (id, to, raise) in world.raises() {
+        if to == left[0] {
+            world.accept(id, &raise, ReplicaReport::default());
+        } else {
+            world.pass(4500, &alive);
+            world.answer(id, Err(lost_answer()));
+        }
+    }
+    let asked: Vec<u64> = world.accept_raises(&[]).iter().map(|(to, _)| *to).collect();
+    assert_eq!((asked.len(), asked[0]), (2, left[0]), "the one that is left, and the copy");
+    let set = world.logged_sets().swap_remove(0);
+    assert_eq!((set.set_size, set.keeps_above), (2, Some(SerialNumber::default())));
+}
+
 /// Seed 316: of a set of two one came back as an old image, the other lost power.
 #[test]
 fn where_a_copy_joins_a_sound_replica_what_a_suspect_has_more_is_kept() {
@@ -426,6 +449,9 @@ fn a_stale_replica_goes_where_whoever_has_none_has_no_room() {
         world.beat(*id, vec![ReplicaReport { version, ..report(&grant) }], vec![]);
     }
     assert_eq!(world.beat(holders[2], vec![report(&grant)], vec![]).garbage, [], "kept so far");
+    world.pass(1500, &holders);
+    let named = world.beat(holders[2], vec![report(&grant)], vec![]).garbage;
+    assert_eq!(named, [], "one that has room is silent for a moment");
     let (at, incarnation) = (server(fourth), Incarnation::new(fourth * 10));
     let full = Heartbeat { server: at, incarnation, full: true, ..Heartbeat::default() };
     world.request(901, full);
