@@ -20,6 +20,17 @@ pub(crate) struct AcknowledgedMark {
     pub(crate) serial: SerialNumber,
 }
 
+/// Whether the disk has said how a replica stands. After a change that failed half-way it may have
+/// got further than was heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum DiskWord {
+    #[default]
+    Known,
+    Asked,
+    /// It was asked, and did not say.
+    Owed,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct StoredReplica {
     handle: ChunkHandle,
@@ -34,10 +45,7 @@ pub(crate) struct StoredReplica {
     end_unknown: bool,
     /// It could not be read when its server started, and nothing was asked of it since.
     unread: bool,
-    /// A change of its bytes failed half-way: the disk may have got further than it has told.
-    half_changed: bool,
-    /// It is asked.
-    disk_asked: bool,
+    disk_word: DiskWord,
     /// Its set goes on without it, as its master said.
     left_out: bool,
     /// Bytes that were counted for it last.
@@ -74,8 +82,7 @@ impl StoredReplica {
             damaged: false,
             end_unknown: false,
             unread: false,
-            half_changed: false,
-            disk_asked: false,
+            disk_word: DiskWord::Known,
             left_out: false,
             counted: recovered.length,
         }
@@ -247,7 +254,6 @@ impl StoredReplica {
     /// A change of its bytes failed, and not before the first one: the disk is asked how it stands,
     /// before whoever asks for bytes is told.
     pub(crate) fn fail_half_way(&mut self, out: &mut Outbox) {
-        self.half_changed = true;
         self.ask_disk(out);
     }
 
@@ -255,17 +261,17 @@ impl StoredReplica {
     pub(crate) fn is_ready_to_rise(&mut self, out: &mut Outbox, raise: &Raise) -> bool {
         // What is adopted is on disk already.
         let syncs = raise.sync && !raise.adopt;
-        if self.half_changed {
-            self.ask_disk(out);
-        } else if syncs {
-            self.sync(out, ReplicaJob::SyncToRaise);
+        match self.disk_word {
+            DiskWord::Known if syncs => self.sync(out, ReplicaJob::SyncToRaise),
+            DiskWord::Known => return true,
+            DiskWord::Asked | DiskWord::Owed => self.ask_disk(out),
         }
-        !self.half_changed && !syncs
+        false
     }
 
     /// Asks the disk how it stands, unless it is asked; it brings that to disk.
     fn ask_disk(&mut self, out: &mut Outbox) {
-        if !std::mem::replace(&mut self.disk_asked, true) {
+        if std::mem::replace(&mut self.disk_word, DiskWord::Asked) != DiskWord::Asked {
             let job = ChunkJob::Reopen { handle: self.handle };
             out.replica_job(self.handle, ReplicaJob::Stand, job);
         }
@@ -273,12 +279,13 @@ impl StoredReplica {
 
     /// The disk has said how it stands; false: not of this replica, but of one before it.
     pub(crate) fn on_stood(&mut self, result: ChunkResult) -> Result<bool, ChunkError> {
-        if !std::mem::take(&mut self.disk_asked) {
+        if self.disk_word != DiskWord::Asked {
             return Ok(false);
         }
+        self.disk_word = DiskWord::Owed;
         match result {
             Ok(ChunkDone::Reopened(stands)) => {
-                self.half_changed = false;
+                self.disk_word = DiskWord::Known;
                 self.length = stands.length;
                 self.serial = stands.serial;
                 self.mutated_version = stands.mutated_version;

@@ -791,6 +791,20 @@ fn where_a_change_failed_half_way_the_disk_is_asked_how_it_stands_before_that_is
 }
 
 #[test]
+fn a_secondary_whose_disk_failed_half_way_asks_it_and_one_that_was_refused_does_not() {
+    for (error, asks) in [(DiskError::NoSpaceMidway, true), (DiskError::NoSpace, false)] {
+        let mut bench = Bench::with_replica();
+        bench.ask(Forward { level: Some(Box::default()), ..forward(1, 1) });
+        let (id, job) = bench.job();
+        assert!(matches!(job, ChunkJob::Apply { .. }), "{job:?}");
+        bench.done(id, Err(error.into()));
+        assert!(bench.reply().1.is_err());
+        let asked = bench.jobs.iter().any(|(_, job)| matches!(job, ChunkJob::Reopen { .. }));
+        assert_eq!(asked, asks);
+    }
+}
+
+#[test]
 fn a_raise_does_not_wait_for_bytes_that_are_being_fetched() {
     let mut bench = Bench::with_replica();
     bench.ask(levelling());

@@ -35,9 +35,9 @@ impl ChunkStore {
         self.with_chunk(handle, |chunk| scrub(chunk, &self.directory, offset))
     }
 
-    /// Recovers a chunk that this life's start could not read, or whose last change failed; how it
-    /// stands. What may be in the
-    /// page cache alone is brought to disk before anybody hears of it, as a start does.
+    /// Recovers a chunk that this life's start could not read, or whose last change failed
+    /// half-way; how it stands. What may be in the page cache alone is brought to disk before
+    /// anybody hears of it, as a start does.
     ///
     /// # Errors
     /// [`ChunkError`] where it still cannot be read, or bytes of it are missing or wrong.
