@@ -697,6 +697,8 @@ mod tests {
         let next = ChunkVersion::new(version.get() + 1);
         assert!(!went_on(&mut ledger, next, later), "the old image is not of that set");
         assert!(went_on(&mut ledger, version, later));
+        ledger.started(SOURCE);
+        assert_eq!(ledger.chunk(handle).intact(), []);
     }
 
     fn level(ledger: &mut Ledger, handle: ChunkHandle) {

@@ -74,9 +74,9 @@ impl MachineFaults {
     ) -> Option<NodeId> {
         let Some((node, image)) = self.image.take() else {
             let node = some(sim);
-            // The image of a copied disk names the machine that it was copied from. Back when that
-            // one runs with its own disk, it is two of one name: a person's to mend (healing seed
-            // 255 at b7fbed5a).
+            // An image of a copied disk names the machine that lent it. Put back after that one has
+            // its own again, it would make two of one name: a person's to mend (healing seed 255
+            // at b7fbed5a).
             if !self.borrowers.contains_key(&node) {
                 self.image = Some((node, take_images(sim, node)));
             }

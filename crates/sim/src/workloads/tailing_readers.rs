@@ -100,8 +100,8 @@ impl TailingReader {
         }
     }
 
-    /// Where it reads again, it has not gone past there.
-    fn note_read(&mut self, offset: u64, bytes: &[u8]) {
+    /// Where it reads again, it has not gone past there. `was_lost`: nobody ran who had all of that.
+    fn note_read(&mut self, offset: u64, bytes: &[u8], was_lost: bool) {
         self.read.truncate(usize::try_from(offset).expect("a small file"));
         self.read_when_lost.retain_mut(|range| {
             range.end = range.end.min(offset);
@@ -109,6 +109,8 @@ impl TailingReader {
         });
         assert_eq!(self.read.len() as u64, offset, "a reader leaves nothing out");
         self.read.extend_from_slice(bytes);
+        let range = offset..self.read.len() as u64;
+        self.read_when_lost.extend(Some(range).filter(|range| was_lost && !range.is_empty()));
     }
 
     /// A read failed: it is tried again, and once the faults are over it has to work.
@@ -184,12 +186,11 @@ impl Workload for TailingReader {
             Err(failure) => return self.failed(sim, &failure),
         };
         self.failures = None;
-        let (id, size) = (self.file.borrow().id.expect("it was read"), bytes.len() as u64);
-        let was_lost = size > 0 && sim.excused(id, asked.offset, size);
+        let id = self.file.borrow().id.expect("it was read");
+        let was_lost = sim.excused(id, asked.offset, bytes.len() as u64);
         let got = !bytes.is_empty();
         let mut records = Vec::new();
-        self.note_read(asked.offset, &bytes);
-        self.read_when_lost.extend(was_lost.then_some(asked.offset..asked.offset + size));
+        self.note_read(asked.offset, &bytes, was_lost);
         if !self.cursor.take(asked, &[bytes], &mut records) {
             sim.reach("record reader doubts what it would skip");
         }
@@ -258,6 +259,11 @@ mod tests {
     /// servers lost record 1 but those that keep it; and that never got record 2, which was
     /// acknowledged there afterwards, synced.
     fn judged(read: Vec<u8>, one_keeps_it: bool) -> Option<&'static str> {
+        judged_of(&[(read, false)], one_keeps_it)
+    }
+
+    /// The same, where it read there more than once: what, and whether nobody ran who had all.
+    fn judged_of(reads: &[(Vec<u8>, bool)], one_keeps_it: bool) -> Option<&'static str> {
         let mut sim = Simulation::idle();
         let (first, second) = (sim.nodes.servers[0], sim.nodes.servers[1]);
         apply(&sim, first, 1, false);
@@ -277,8 +283,11 @@ mod tests {
         file.borrow_mut().tried.insert((ProducerId::new(1), 2), tried);
         let mut reader = TailingReader::new(0, file);
         reader.cursor = RecordCursor::new(LOST_AT);
-        reader.note_read(0, &[0; LOST_AT as usize]);
-        reader.note_read(LOST_AT, &read);
+        reader.note_read(0, &[0; LOST_AT as usize], false);
+        for (read, was_lost) in reads {
+            reader.note_read(LOST_AT, read, *was_lost);
+        }
+        let read = reads.last().expect("it read").0.clone();
         let spec = ReadSpec { offset: LOST_AT, size: read.len() as u64, fresh: false };
         assert!(reader.cursor.take(spec, &[read.into()], &mut Vec::new()));
         reader.asked_at = WorldTime(3);
@@ -298,5 +307,14 @@ mod tests {
         assert_eq!(judged(Vec::new(), false), Some("records"), "it stood in front of it");
         assert_eq!(judged(framed(2), false), Some("records"), "it went past what it is to get");
         assert_eq!(judged(framed(1), true), Some("records"), "an intact replica is alive");
+    }
+
+    #[test]
+    fn what_stands_where_nobody_ran_who_had_it_need_not_reach_who_read_something_else_there() {
+        let lost = |number| (framed(number), true);
+        assert_eq!(judged_of(&[lost(1)], true), None, "TR2");
+        assert_eq!(judged_of(&[lost(2)], true), Some("records"), "it was given that itself");
+        let again = [lost(1), (framed(1), false)];
+        assert_eq!(judged_of(&again, true), Some("records"), "it has read there once more");
     }
 }
