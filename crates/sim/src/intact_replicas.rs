@@ -86,8 +86,8 @@ impl ChunkLedger {
         nodes.iter().map(replica).filter(is_sure).count() < least
     }
 
-    /// Nodes whose disks hold, undamaged, everything that was told to be on all disks; but for those
-    /// that the cell has gone on without, with an old image, which a person has to bring back.
+    /// Nodes whose disks hold, undamaged, everything that was told to be on all disks; but for
+    /// those that the cell has gone on without, with an old image: a person has to bring them back.
     pub(crate) fn with_all_synced(&self) -> Vec<NodeId> {
         let has = |it: &ReplicaLedger, push| it.synced.contains(push) && !it.gone.contains(push);
         let whole = |it: &ReplicaLedger| {

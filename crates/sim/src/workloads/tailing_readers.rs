@@ -100,7 +100,8 @@ impl TailingReader {
         }
     }
 
-    /// Where it reads again, it has not gone past there. `was_lost`: nobody ran who had all of that.
+    /// Where it reads again, it has not gone past there. `was_lost`: nobody ran who had all of
+    /// that.
     fn note_read(&mut self, offset: u64, bytes: &[u8], was_lost: bool) {
         self.read.truncate(usize::try_from(offset).expect("a small file"));
         self.read_when_lost.retain_mut(|range| {
