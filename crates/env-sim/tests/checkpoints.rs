@@ -319,6 +319,31 @@ fn a_rotten_root_is_passed_over_and_never_counted_as_kept() {
     assert_eq!(kept, [20, 15, 10]);
 }
 
+#[test]
+fn a_root_that_cannot_be_read_for_a_while_keeps_its_page_file() {
+    let disk = new_disk();
+    let (mut live, mut checkpoints) = (Live::of(100), open(&disk));
+    live.checkpoint(&mut checkpoints, 5).unwrap();
+    checkpoints.begin_afresh();
+    live.checkpoint(&mut checkpoints, 10).unwrap();
+    let root = "checkpoints/0000000000000005.root";
+    for index in [15, 20] {
+        let is_hit = match index {
+            15 => disk.make_unreadable(root, 0),
+            _ => disk.flip_byte(root, 70),
+        };
+        assert!(is_hit);
+        live.checkpoint(&mut checkpoints, index).unwrap();
+        assert_eq!(checkpoints.remove_older(), Ok(None), "of another page file none reads");
+        assert_eq!(names(&disk, ".pages").len(), 2, "{:?}", disk.paths());
+        disk.make_readable();
+    }
+    // The byte is as it was: the checkpoint is whole.
+    assert!(disk.flip_byte(root, 70));
+    assert!(checkpoints.load(LogIndex::new(5)).unwrap().is_some());
+    assert_eq!(checkpoints.remove_older(), Ok(Some(LogIndex::new(5))));
+}
+
 /// Damage in the last page that a checkpoint has.
 fn last_page(checkpoints: &Checkpoints, index: u64) -> Damaged {
     let found = checkpoints.load(LogIndex::new(index)).unwrap().unwrap();

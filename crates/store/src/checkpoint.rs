@@ -10,7 +10,8 @@
 //!   file is kept: no damage in one file is damage of all.
 //! - C3: when garbage outweighs what is live, or the page file spans many records (what is kept of
 //!   the log hangs on it), the next checkpoint goes whole into a fresh page file. A page file that
-//!   no kept root names is removed.
+//!   no kept root names is removed, once every root reads: one that does not, perhaps for a moment,
+//!   may name any of them.
 //! - C4: after an error a page file is given up: what is in it is not known (`pagetree`'s C4).
 //! - C5: a checkpoint in which damage was found keeps its bytes under another name, for a person,
 //!   and is never read again; it goes when it would have gone. So it is with one whose pages the
@@ -171,8 +172,8 @@ impl Checkpoints {
         let mut checkpoints = Self { disk, cell, limits, current, next_number, passed_over };
         let names = checkpoints.names()?;
         // A number that a root names is not given again, even where the file is gone.
-        let named = checkpoints.page_files_named(&names)?;
-        let highest = numbered(&names, PAGES).union(&named).max().copied();
+        let named = checkpoints.roots(&names)?.into_iter().flatten().map(|root| root.page_file);
+        let highest = numbered(&names, PAGES).into_iter().chain(named).max();
         checkpoints.next_number = highest.unwrap_or_default() + 1;
         Ok(checkpoints)
     }
@@ -189,16 +190,12 @@ impl Checkpoints {
         names_in(self.disk.as_ref())
     }
 
-    /// The page files of all roots there are, those found damaged too.
-    fn page_files_named(&self, names: &[String]) -> Result<BTreeSet<u64>, DiskError> {
-        let mut named = BTreeSet::new();
-        for suffix in [ROOT, DAMAGED] {
-            for index in numbered(names, suffix) {
-                let root = self.read_root(&path(LogIndex::new(index), suffix))?;
-                named.extend(root.map(|root| root.page_file));
-            }
-        }
-        Ok(named)
+    /// All roots there are, those of checkpoints found damaged too; none for each that does not
+    /// read.
+    fn roots(&self, names: &[String]) -> Result<Vec<Option<CheckpointRoot>>, DiskError> {
+        let of = |suffix| numbered(names, suffix).into_iter().map(move |index| (index, suffix));
+        let files = of(ROOT).chain(of(DAMAGED));
+        files.map(|(index, suffix)| self.read_root(&path(LogIndex::new(index), suffix))).collect()
     }
 
     /// The root in a file, if it reads and is this cell's.
@@ -396,12 +393,22 @@ impl Checkpoints {
         for draft in names.iter().filter(|name| name.ends_with(DRAFT)) {
             self.remove(&format!("{DIRECTORY}/{draft}"))?;
         }
-        let mut needed = self.page_files_named(&self.names()?)?;
+        self.remove_unnamed_pages()?;
+        Ok(oldest)
+    }
+
+    /// The page files that no root names go (C3).
+    fn remove_unnamed_pages(&self) -> Result<(), DiskError> {
+        let names = self.names()?;
+        let roots: Option<Vec<CheckpointRoot>> = self.roots(&names)?.into_iter().collect();
+        // The root that does not read goes when its time has come (C2), or reads again before.
+        let Some(roots) = roots else { return Ok(()) };
+        let mut needed: BTreeSet<u64> = roots.iter().map(|root| root.page_file).collect();
         needed.extend(self.current.as_ref().map(|pages| pages.number));
         for number in numbered(&names, PAGES).difference(&needed) {
             self.remove(&page_file_path(DIRECTORY, *number))?;
         }
-        Ok(oldest)
+        Ok(())
     }
 
     fn remove(&self, path: &str) -> Result<(), DiskError> {
