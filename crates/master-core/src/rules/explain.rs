@@ -5,7 +5,7 @@ use super::chunk_list::wait;
 use super::condition::{Undecided, undecided};
 use super::decided_set::{SetDecision, decide};
 use super::explain_drain::explain_drain;
-use super::good_replicas::good;
+use super::good_replicas::{JudgedReplicas, judged};
 use super::health::replica_counts;
 use super::levelled_unasked::is_to_be_levelled;
 use super::members::current;
@@ -196,8 +196,10 @@ fn explain_chunk(
 
 /// What a chunk waits for that lacks replicas and is not being copied.
 fn explain_wait(view: &View<'_>, (handle, chunk): (ChunkHandle, &ChunkRecord)) -> String {
-    let good = u32::try_from(good(view, handle, chunk).len()).expect("a cell has few servers");
-    if good >= chunk.goal {
+    let JudgedReplicas { good, unheard, .. } = judged(view, handle, chunk);
+    let count = |count: usize| u32::try_from(count).expect("a cell has few servers");
+    let good = count(good.len());
+    if good + count(unheard.len()) >= chunk.goal {
         return "  a server that has it is silent: it is copied when that counts as dead"
             .to_owned();
     }

@@ -3,7 +3,9 @@
 //! A replica is good whose server is not dead, silent or not; which is up to date; and which is not
 //! known to have lost or bent anything. A server that is silent for a moment costs nothing. On a
 //! server that is being drained it is as good, and counts for nothing: it is about to go. One that
-//! is up to date and known to have lost or bent something is bad.
+//! is up to date and known to have lost or bent something is bad. One whose server is silent, and
+//! that was told of before the others went on, may have gone on with them: it is neither, and no
+//! copy is made in its place before its server has told or is dead.
 
 use super::members::current;
 use crate::fleet::{KnownReplica, behind};
@@ -11,11 +13,13 @@ use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::{ChunkHandle, ServerId};
 
-/// A chunk's up-to-date replicas, each in order of server; what is behind is neither.
+/// A chunk's up-to-date replicas, each in order of server; what is behind is none of these.
 #[derive(Debug)]
 pub(crate) struct JudgedReplicas {
     pub(crate) good: Vec<(ServerId, KnownReplica)>,
     pub(crate) bad: Vec<(ServerId, KnownReplica)>,
+    /// Sound, and good if they have what the others went on to: their servers are silent.
+    pub(crate) unheard: Vec<(ServerId, KnownReplica)>,
 }
 
 /// Tells the good ones from the bad ones.
@@ -24,10 +28,12 @@ pub(crate) fn judged(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
     // While a lease is live its replicas tell at different times how far they are (R29).
     let leased = view.leases.possible(handle, view.now.time).is_some();
     let stale = if leased { Vec::new() } else { behind(&up_to_date) };
-    let (mut good, bad): (Vec<_>, Vec<_>) =
+    let (sound, bad): (Vec<_>, Vec<_>) =
         up_to_date.into_iter().partition(|(_, replica)| replica.is_sound());
-    good.retain(|(server, _)| !stale.contains(server));
-    JudgedReplicas { good, bad }
+    let (mut unheard, good): (Vec<_>, Vec<_>) =
+        sound.into_iter().partition(|(server, _)| stale.contains(server));
+    unheard.retain(|(server, _)| !view.fleet.servers().is_live(view.now.time, *server));
+    JudgedReplicas { good, bad, unheard }
 }
 
 /// The good ones, in order of server.

@@ -76,12 +76,15 @@ pub(crate) struct ChunkNeeds {
 
 /// What a chunk needs.
 pub(crate) fn needs(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> ChunkNeeds {
-    let judged = judged(view, handle, chunk);
+    let mut judged = judged(view, handle, chunk);
+    let sure = counted(view, &judged.good).len();
+    let surplus = has_surplus(view, (handle, chunk), (&judged, sure));
+    // What a silent server has is not copied before it is dead.
+    judged.good.append(&mut judged.unheard);
     let counted = counted(view, &judged.good);
     let count = |count: usize| u32::try_from(count).expect("a cell has few servers");
     let (good, counts) = (count(judged.good.len()), count(counted.len()));
     let hidden = || view.state.sharing().is_hidden(handle, chunk);
-    let surplus = has_surplus(view, (handle, chunk), (&judged, counted.len()));
     let urgency = if good == 0 && is_left_suspect(view, handle, chunk) {
         None
     } else if good < chunk.goal {

@@ -24,6 +24,7 @@ use crate::output::{Output, size_text};
 use crate::session::Session;
 use crate::stderr::say;
 use cairn_client::Cell;
+use cairn_protocol::ListedChunk;
 use cairn_types::{CellPath, ChunkHandle};
 use check::Checker;
 use clap::Args;
@@ -34,6 +35,8 @@ use std::time::{Duration, Instant};
 
 /// Looks again so often while repair is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Heartbeats within which a replica that was replaced goes, if it is not kept for a person.
+const GOES_WITHIN: u32 = 12;
 
 /// Arguments of `fsck`.
 #[derive(Args, Debug)]
@@ -143,7 +146,7 @@ async fn await_repair(checker: &Checker, tally: &mut Tally) -> Result<(), CliErr
     // Servers that are silent are dead by then, and whatever rests is tried again.
     let patience = 2 * Duration::from_millis(cell.info().config.dead_ms) + 4 * heartbeat;
     let (mut mark, mut since) = (RepairMark::now(cell, tally).await?, Instant::now());
-    for handle in wanted {
+    for handle in wanted.iter().copied() {
         while is_to_be_awaited(checker, handle, tally).await? {
             let now = RepairMark::now(cell, tally).await?;
             if now != mark {
@@ -156,7 +159,35 @@ async fn await_repair(checker: &Checker, tally: &mut Tally) -> Result<(), CliErr
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
+    await_stale(checker, &wanted, Instant::now() + GOES_WITHIN * heartbeat).await
+}
+
+/// Waits for a while until the replicas go that others stand in for now, so that who checks again
+/// finds nothing of them.
+async fn await_stale(
+    checker: &Checker,
+    repaired: &[ChunkHandle],
+    until: Instant,
+) -> Result<(), CliError> {
+    for handle in repaired.iter().copied() {
+        let has_stale = |chunk: &ListedChunk| chunk.replicas.iter().any(|it| it.stale);
+        while listed(checker, handle).await?.as_ref().is_some_and(has_stale) {
+            if Instant::now() > until {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(checker.cell.info().config.heartbeat_ms))
+                .await;
+        }
+    }
     Ok(())
+}
+
+/// What the master tells of a chunk; none: it was purged.
+async fn listed(checker: &Checker, handle: ChunkHandle) -> Result<Option<ListedChunk>, CliError> {
+    let before = ChunkHandle::new(handle.get().saturating_sub(1));
+    let doing = || "asking the master whether what was found is repaired".to_owned();
+    let (listed, _) = checker.cell.listed_chunks(None, before).await.doing(doing)?;
+    Ok(listed.into_iter().find(|chunk| chunk.handle == handle))
 }
 
 /// Whether a chunk is not whole yet, and may get so by itself.
@@ -165,11 +196,7 @@ async fn is_to_be_awaited(
     handle: ChunkHandle,
     tally: &mut Tally,
 ) -> Result<bool, CliError> {
-    let before = ChunkHandle::new(handle.get().saturating_sub(1));
-    let doing = || "asking the master whether what was found is repaired".to_owned();
-    let (listed, _) = checker.cell.listed_chunks(None, before).await.doing(doing)?;
-    // One that is not there any more was purged.
-    let chunk = listed.into_iter().find(|chunk| chunk.handle == handle);
+    let chunk = listed(checker, handle).await?;
     let mut is_whole = chunk.as_ref().is_none_or(|chunk| {
         let bad = chunk.replicas.iter().any(|it| !it.stale && (it.damaged || it.suspect));
         chunk.good >= chunk.goal && !bad

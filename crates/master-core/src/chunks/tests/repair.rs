@@ -290,6 +290,31 @@ fn a_server_that_comes_back_early_makes_the_clone_needless() {
 }
 
 #[test]
+fn who_fell_silent_before_it_told_of_the_last_mutations_is_not_copied_for_that() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let silent = members(&grant)[2];
+    let told = |serial: u64| ReplicaReport {
+        serial: SerialNumber::new(serial),
+        acknowledged_serial: SerialNumber::new(serial),
+        length: 10 * serial,
+        acknowledged: 10 * serial,
+        ..report(&grant)
+    };
+    world.beat(silent, vec![told(1)], vec![]);
+    for id in &members(&grant)[..2] {
+        world.beat(*id, vec![told(2)], vec![]);
+    }
+    let alive: Vec<u64> = (1..=4).filter(|id| *id != silent).collect();
+    world.pass(3500, &alive);
+    let view = world.chunks.view(world.moment(), &world.state);
+    assert!(view.leases.possible(grant.handle, view.now.time).is_none(), "all is quiet");
+    assert_eq!((world.clones().len(), world.chunks_lacking()), (0, 0), "it may have them");
+    world.pass(1000, &alive);
+    assert_eq!(world.clones().len(), 1, "it is dead");
+}
+
+#[test]
 fn a_source_with_a_bad_block_is_marked_and_another_one_is_asked() {
     let (mut world, grant, left) = World::lacking(4);
     let (id, copy) = world.clone_order();
