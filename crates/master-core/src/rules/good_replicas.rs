@@ -3,9 +3,9 @@
 //! A replica is good whose server is not dead, silent or not; which is up to date; and which is not
 //! known to have lost or bent anything. A server that is silent for a moment costs nothing. On a
 //! server that is being drained it is as good, and counts for nothing: it is about to go. One that
-//! is up to date and known to have lost or bent something is bad. One whose server is silent, and
-//! that was told of before the others went on, may have gone on with them: it is neither, and no
-//! copy is made in its place before its server has told or is dead.
+//! is up to date and known to have lost or bent something is bad. One that is behind by what its
+//! server, now silent, told while there was a lease may have gone on with the others: it is
+//! neither. Where enough are good, no copy is made in its place before its server tells or is dead.
 
 use super::members::current;
 use crate::fleet::{KnownReplica, behind};
@@ -13,12 +13,16 @@ use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::{ChunkHandle, ServerId};
 
+/// Good replicas that are enough to wait with for one that is silent (R11).
+const GOOD_LEAST: usize = 2;
+
 /// A chunk's up-to-date replicas, each in order of server; what is behind is none of these.
 #[derive(Debug)]
 pub(crate) struct JudgedReplicas {
     pub(crate) good: Vec<(ServerId, KnownReplica)>,
     pub(crate) bad: Vec<(ServerId, KnownReplica)>,
-    /// Sound, and good if they have what the others went on to: their servers are silent.
+    /// Sound, and perhaps as far as the good ones, of which there are enough: their servers are
+    /// silent since before all was quiet.
     pub(crate) unheard: Vec<(ServerId, KnownReplica)>,
 }
 
@@ -32,7 +36,14 @@ pub(crate) fn judged(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
         up_to_date.into_iter().partition(|(_, replica)| replica.is_sound());
     let (mut unheard, good): (Vec<_>, Vec<_>) =
         sound.into_iter().partition(|(server, _)| stale.contains(server));
-    unheard.retain(|(server, _)| !view.fleet.servers().is_live(view.now.time, *server));
+    let quiet = view.fleet.locations().quiet(handle);
+    // Its end may not have been noted yet.
+    let was_leased = view.leases.get(handle).is_some();
+    unheard.retain(|(server, replica)| {
+        let is_silent = !view.fleet.servers().is_live(view.now.time, *server);
+        let has_told = replica.reported >= quiet && !was_leased;
+        is_silent && !has_told && good.len() >= GOOD_LEAST
+    });
     JudgedReplicas { good, bad, unheard }
 }
 

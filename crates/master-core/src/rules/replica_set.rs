@@ -7,7 +7,7 @@
 //! - T3: who is given up (`troubles.rs`) is not raised, where the set can do without.
 
 use super::decided_set::{SetDecision, decide};
-use super::good_replicas::good;
+use super::good_replicas::{JudgedReplicas, judged};
 use super::members::{current, former_holder_unknown, least_of, missing_is_awaited};
 use crate::fleet::KnownReplica;
 use crate::state::ChunkRecord;
@@ -65,8 +65,9 @@ pub(crate) fn plan_growth(
     Ok(members)
 }
 
-/// Whether a good replica is not among these although its server is not dead: nobody waits for a
-/// clone as clients do for a lease, so it is no reason to leave anybody out, but who was given up.
+/// Whether a replica that is good, or may be, is not among these although its server is not dead:
+/// nobody waits for a clone as clients do for a lease, so it is no reason to leave anybody out, but
+/// who was given up.
 pub(crate) fn growth_sheds(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
@@ -77,7 +78,8 @@ pub(crate) fn growth_sheds(
         let is_there = matches!(state(server), Some(ServerState::Live | ServerState::Silent));
         is_there && !servers.contains(&server) && !view.troubles.is_given_up(handle, server)
     };
-    let sheds = good(view, handle, chunk).iter().any(|(server, _)| is_missed(*server));
+    let JudgedReplicas { good, unheard, .. } = judged(view, handle, chunk);
+    let sheds = good.iter().chain(&unheard).any(|(server, _)| is_missed(*server));
     sheds && !broken(Rule::R11)
 }
 

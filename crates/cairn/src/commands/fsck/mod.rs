@@ -159,27 +159,30 @@ async fn await_repair(checker: &Checker, tally: &mut Tally) -> Result<(), CliErr
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
-    await_stale(checker, &wanted, Instant::now() + GOES_WITHIN * heartbeat).await
+    await_stale(checker, &wanted).await;
+    Ok(())
 }
 
 /// Waits for a while until the replicas go that others stand in for now, so that who checks again
-/// finds nothing of them.
-async fn await_stale(
-    checker: &Checker,
-    repaired: &[ChunkHandle],
-    until: Instant,
-) -> Result<(), CliError> {
+/// finds nothing of them. All is repaired: that they stay, or cannot be asked for, is no failure.
+async fn await_stale(checker: &Checker, repaired: &[ChunkHandle]) {
+    let heartbeat = Duration::from_millis(checker.cell.info().config.heartbeat_ms);
+    let until = Instant::now() + GOES_WITHIN * heartbeat;
     for handle in repaired.iter().copied() {
-        let has_stale = |chunk: &ListedChunk| chunk.replicas.iter().any(|it| it.stale);
-        while listed(checker, handle).await?.as_ref().is_some_and(has_stale) {
+        let has_stale = |chunk: ListedChunk| chunk.replicas.iter().any(|it| it.stale);
+        while let Ok(Some(chunk)) = listed(checker, handle).await
+            && has_stale(chunk)
+        {
+            say("fsck: replicas that were replaced are about to go");
             if Instant::now() > until {
-                return Ok(());
+                break;
             }
-            tokio::time::sleep(Duration::from_millis(checker.cell.info().config.heartbeat_ms))
-                .await;
+            tokio::time::sleep(heartbeat).await;
+        }
+        if Instant::now() > until {
+            break;
         }
     }
-    Ok(())
 }
 
 /// What the master tells of a chunk; none: it was purged.

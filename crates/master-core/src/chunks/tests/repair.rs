@@ -2,7 +2,7 @@
 //! how a clone joins, and what becomes of it when somebody fails on the way.
 
 use super::after_power_loss::after_power_loss_of;
-use super::{World, held, lease, lost_answer, members, report, server};
+use super::{FILE, World, held, lease, lost_answer, members, report, server};
 use crate::record::{AddFile, CloseChunk, Record, SetCellSettings, SetVersion};
 use crate::state::ROOT;
 use cairn_env::EffectId;
@@ -11,8 +11,8 @@ use cairn_protocol::{
     LeasePurpose, ReplicaReport, Request, Response, RevokeLease, RevokeLeaseAnswer,
 };
 use cairn_types::{
-    ChunkHandle, ChunkVersion, EntryId, Incarnation, MutationName, MutationNumber, SerialNumber,
-    SessionId, Term,
+    ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, MutationName, MutationNumber,
+    SerialNumber, SessionId, Term,
 };
 
 impl World {
@@ -289,29 +289,80 @@ fn a_server_that_comes_back_early_makes_the_clone_needless() {
     assert_eq!((world.drops(), world.chunks_lacking()), (vec![copy.server.get()], 0));
 }
 
-#[test]
-fn who_fell_silent_before_it_told_of_the_last_mutations_is_not_copied_for_that() {
-    let mut world = World::new(4);
-    let grant = world.first_chunk();
-    let silent = members(&grant)[2];
-    let told = |serial: u64| ReplicaReport {
+/// A replica as it stands after so many mutations, all acknowledged.
+fn told(grant: &ChunkGrant, serial: u64) -> ReplicaReport {
+    ReplicaReport {
         serial: SerialNumber::new(serial),
         acknowledged_serial: SerialNumber::new(serial),
         length: 10 * serial,
         acknowledged: 10 * serial,
-        ..report(&grant)
-    };
-    world.beat(silent, vec![told(1)], vec![]);
-    for id in &members(&grant)[..2] {
-        world.beat(*id, vec![told(2)], vec![]);
+        ..report(grant)
     }
-    let alive: Vec<u64> = (1..=4).filter(|id| *id != silent).collect();
-    world.pass(3500, &alive);
+}
+
+/// A chunk on three of four servers, of which one fell silent before it told of the last mutation;
+/// whoever has died by now is not among those that are alive. All is quiet.
+fn one_unheard(died: usize) -> (World, Vec<u64>, Vec<u64>) {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let holders = members(&grant);
+    let left = &holders[..2 - died];
+    for id in &holders {
+        let serial = if left.contains(id) { 2 } else { 1 };
+        world.beat(*id, vec![told(&grant, serial)], vec![]);
+    }
+    let silent = holders[2];
+    let alive: Vec<u64> = (1..=4).filter(|id| left.contains(id) || !holders.contains(id)).collect();
+    world.pass(2500, &alive);
     let view = world.chunks.view(world.moment(), &world.state);
     assert!(view.leases.possible(grant.handle, view.now.time).is_none(), "all is quiet");
+    assert!(!view.fleet.servers().is_live(view.now.time, server(silent)), "and it is silent");
+    (world, holders, alive)
+}
+
+#[test]
+fn who_fell_silent_before_it_told_of_the_last_mutations_is_not_copied_for_that() {
+    let (mut world, _, alive) = one_unheard(0);
+    world.pass(1000, &alive);
     assert_eq!((world.clones().len(), world.chunks_lacking()), (0, 0), "it may have them");
     world.pass(1000, &alive);
     assert_eq!(world.clones().len(), 1, "it is dead");
+}
+
+#[test]
+fn where_one_good_replica_is_left_nobody_who_is_silent_is_waited_for() {
+    let (mut world, ..) = one_unheard(1);
+    assert_eq!((world.clones().len(), world.chunks_lacking()), (1, 1));
+}
+
+#[test]
+fn who_had_told_that_it_is_behind_is_copied_though_it_is_silent() {
+    let (mut world, holders, alive) = one_unheard(0);
+    let handle = world.state.chunk_at(FILE, ChunkIndex::default()).expect("there");
+    let known = world.chunks.fleet.locations().get(handle, server(holders[2])).expect("there");
+    let told = ReplicaReport {
+        handle,
+        version: known.version,
+        serial: known.serial,
+        length: known.length,
+        ..ReplicaReport::default()
+    };
+    world.beat(holders[2], vec![told], vec![]);
+    world.pass(1500, &alive);
+    assert_eq!((world.clones().len(), world.drops()), (1, vec![]), "nor is that given up");
+}
+
+#[test]
+fn a_copy_that_joins_leaves_out_nobody_who_may_be_as_far() {
+    let (mut world, holders, alive) = one_unheard(0);
+    world.drain(holders[0]);
+    world.pass(250, &alive);
+    let (id, _) = world.clone_order();
+    world.cloned(id);
+    world.pass(250, &alive);
+    assert!(world.clones().is_empty() && world.raises().is_empty(), "it costs nothing so far");
+    world.pass(1500, &alive);
+    assert!(world.clones().iter().any(|(_, copy)| copy.finish), "it is dead");
 }
 
 #[test]
