@@ -386,6 +386,8 @@ impl Disk for SimDisk {
         if state.names.get(directory) != Some(NameTarget::Directory) {
             return Err(SyncError::NotTried(IoFailure::NotFound));
         }
+        // A directory is opened for it.
+        state.faults.on_open().map_err(SyncError::NotTried)?;
         let outcome = state.faults.on_sync();
         state.names.sync(directory, outcome != SyncOutcome::Saves);
         told(outcome)

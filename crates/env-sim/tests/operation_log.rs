@@ -349,6 +349,34 @@ fn a_full_disk_is_known_a_segment_before_and_an_append_without_room_is_no_end() 
 }
 
 #[test]
+fn for_want_of_descriptors_a_segment_is_begun_later_and_an_old_one_goes_later() {
+    let mut refused = 0;
+    for opens in 0..12 {
+        let disk = disk();
+        let (mut log, _) = open(&disk).unwrap();
+        disk.fail_opens_after(opens, 3);
+        for index in 1..60 {
+            while let Err(error) = log.append(&[record(index, 1000)]) {
+                assert_eq!(error, DiskError::NoSpace, "{index} with {opens} files opened");
+                refused += 1;
+                assert!(refused < 100, "for ever");
+                let _ = log.take_room().unwrap();
+            }
+        }
+        disk.fail_opens_after(opens % 3, 1);
+        let covered = LogIndex::new(40);
+        assert!(log.remove_before(covered).is_err());
+        assert!(log.remove_before(covered).unwrap() > 0, "those that are left");
+        assert!(disk.list("log").unwrap().len() <= 5, "{:?}", disk.paths());
+        drop(log);
+        disk.power_loss_of_all_unsynced();
+        let found = OperationLog::open(disk.session(), CELL, SEGMENT, covered).unwrap().1;
+        assert_eq!(found.records.last(), Some(&record(59, 1000)));
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+#[test]
 fn a_log_on_a_full_disk_opens_keeps_its_room_and_goes_on_as_long_as_that_lasts() {
     let disk = disk();
     let (mut log, _) = open(&disk).unwrap();

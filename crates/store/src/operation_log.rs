@@ -168,7 +168,11 @@ impl OperationLog {
             self.spare = Some(SpareSegment::take(self.disk.as_ref(), size)?);
         }
         let spare = self.spare.take().expect("taken above, where there was none");
-        let next = OpenSegment::begin(self.disk.as_ref(), &header, spare).map_err(midway)?;
+        // Nothing is in it yet, and the next try makes it anew: for want of descriptors, too.
+        let next = OpenSegment::begin(self.disk.as_ref(), &header, spare).map_err(|error| {
+            let no_descriptors = DiskError::Io(IoFailure::NoDescriptors);
+            if error == no_descriptors { DiskError::NoSpace } else { midway(error) }
+        })?;
         let before = std::mem::replace(&mut self.current, next);
         self.closed.push((before.number, before.last));
         if let Some(mark) = self.mark.clone() {
@@ -212,11 +216,16 @@ impl OperationLog {
     /// [`DiskError`]; the log is as good as before.
     pub fn remove_before(&mut self, index: LogIndex) -> Result<usize, DiskError> {
         let removable = self.closed.iter().take_while(|(_, last)| *last < index).count();
-        for (number, _) in self.closed.drain(..removable) {
-            self.disk.remove(&segment_path(number)).map_err(disk_error)?;
+        for _ in 0..removable {
+            match self.disk.remove(&segment_path(self.closed[0].0)) {
+                // Its name may come back until the directory is synced.
+                Ok(()) | Err(IoFailure::NotFound) => {}
+                Err(failure) => return Err(disk_error(failure)),
+            }
             // One by one, front to back: a power loss must not bring back one that is not next to
             // those that are left.
             self.disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
+            self.closed.remove(0);
         }
         Ok(removable)
     }

@@ -37,6 +37,9 @@ pub(super) struct FaultState {
     /// Syncs that succeed before those that fail.
     good_syncs: u64,
     failing_syncs: u64,
+    /// Files that can be opened before those that cannot.
+    good_opens: u64,
+    failing_opens: u64,
     /// Pages that cannot be read.
     unreadable: BTreeSet<(InodeNumber, u64)>,
     /// A power failure may save a page in parts.
@@ -65,6 +68,8 @@ impl FaultState {
             random: Random::new(0),
             good_syncs: 0,
             failing_syncs: 0,
+            good_opens: 0,
+            failing_opens: 0,
             unreadable: BTreeSet::new(),
             tears_pages: false,
             fired: BTreeMap::new(),
@@ -100,7 +105,10 @@ impl FaultState {
     }
 
     pub(super) fn on_open(&mut self) -> Result<(), IoFailure> {
-        if !self.faults.no_descriptors {
+        let fails = self.good_opens == 0 && self.failing_opens > 0;
+        self.failing_opens -= u64::from(fails);
+        self.good_opens = self.good_opens.saturating_sub(1);
+        if !fails && !self.faults.no_descriptors {
             return Ok(());
         }
         self.fire("disk: no descriptor left");
@@ -257,6 +265,12 @@ impl SimDisk {
     /// The next `count` syncs fail, and what they were to save is never saved.
     pub fn fail_syncs(&self, count: u64) {
         self.fail_syncs_after(0, count);
+    }
+
+    /// For want of descriptors, so many files cannot be opened, after the next `good` ones.
+    pub fn fail_opens_after(&self, good: u64, count: u64) {
+        let faults = &mut self.state().faults;
+        (faults.good_opens, faults.failing_opens) = (good, count);
     }
 
     /// The same for the `count` syncs after the next `good` ones.
