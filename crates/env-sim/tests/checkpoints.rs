@@ -365,6 +365,22 @@ fn damage_that_two_checkpoints_share_leaves_the_one_of_another_page_file() {
 }
 
 #[test]
+fn no_older_checkpoint_is_set_aside_because_the_newest_cannot_be_read_for_a_while() {
+    let disk = new_disk();
+    let (mut live, mut checkpoints) = (Live::of(100), open(&disk));
+    live.checkpoint(&mut checkpoints, 5).unwrap();
+    live.set(1, 1);
+    live.checkpoint(&mut checkpoints, 10).unwrap();
+    let damaged = last_page(&checkpoints, 10);
+    assert!(disk.make_unreadable("checkpoints/000000000000000a.root", 0));
+    checkpoints.mark_damaged(1, &damaged).unwrap();
+    disk.make_readable();
+    assert_eq!(checkpoints.list().unwrap(), [10, 5].map(LogIndex::new));
+    checkpoints.mark_damaged(1, &damaged).unwrap();
+    assert_eq!(checkpoints.list().unwrap(), [LogIndex::new(5)]);
+}
+
+#[test]
 fn a_checkpoint_marked_as_damaged_is_not_read_again_and_goes_with_those_of_its_time() {
     let disk = new_disk();
     let (mut live, mut checkpoints) = (Live::of(100), open(&disk));

@@ -252,6 +252,69 @@ fn what_a_failed_sync_left_in_memory_is_written_anew_before_another_sync_vouches
 }
 
 #[test]
+fn while_a_failed_sync_cannot_be_looked_up_nothing_is_taken_for_durable() {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 100);
+    disk.fail_syncs(1);
+    assert!(model.take(&store, &Step::Sync).is_err());
+    drop(store);
+    disk.crash();
+    let image = disk.image();
+    let mut refused = 0;
+    for opens in 0..40 {
+        disk.restore(&image);
+        disk.fail_opens_after(opens, 1);
+        match ChunkStore::open(disk.session()) {
+            Ok((_, found)) => {
+                assert!(found.replicas[0].suspect, "with {opens} files opened");
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+#[test]
+fn a_chunk_that_could_not_be_read_after_a_failed_sync_is_written_anew_when_it_can_be() {
+    for (restarts, is_marked) in [(false, false), (false, true), (true, false), (true, true)] {
+        let disk = new_disk();
+        let (store, mut model) = filled(&disk, 5000);
+        model.take(&store, &Step::Sync).unwrap();
+        let Step::Apply { writes, .. } = write(5000, bytes(9000)) else { unreachable!("a write") };
+        if is_marked {
+            model.take(&store, &Step::Apply { writes, sync: false }).unwrap();
+            disk.fail_syncs(1);
+            assert!(model.take(&store, &Step::Sync).is_err());
+        } else {
+            disk.fail_syncs(1);
+            assert!(model.take(&store, &Step::Apply { writes, sync: true }).is_err());
+        }
+        drop(store);
+        disk.crash();
+        assert!(disk.make_unreadable(&data_path(), 0));
+        let (mut store, found) = open(&disk);
+        assert!(found.unwrap().suspect, "it could not be read");
+        disk.make_readable();
+        let told = if restarts {
+            drop(store);
+            disk.crash();
+            let (again, found) = open(&disk);
+            store = again;
+            found.unwrap()
+        } else {
+            store.reopen(HANDLE).unwrap()
+        };
+        store.sync(HANDLE).unwrap();
+        drop(store);
+        disk.power_loss_of_all_unsynced();
+        let (store, left) = open(&disk);
+        let context = format!("restarts: {restarts}, marked: {is_marked}");
+        assert_eq!(left.unwrap().serial, told.serial, "{context}");
+        assert_eq!(read_all(&store).map(|it| it.len() as u64), Ok(told.length), "{context}");
+    }
+}
+
+#[test]
 fn a_full_disk_changes_nothing_and_serves_on() {
     let disk = new_disk();
     let (store, mut model) = filled(&disk, 3000);
@@ -405,6 +468,35 @@ fn the_journal_is_begun_anew_before_it_grows_without_bound() {
     let (_, found) = ChunkStore::open(disk.session()).unwrap();
     assert_eq!(found.term, Term::new(79_999));
     assert_eq!(found.replicas[0].version, version(7));
+}
+
+#[test]
+fn a_journal_that_may_have_lost_its_name_takes_no_line() {
+    let raise = |number| {
+        let version = version(number);
+        [JournalEntry::Raise { handle: HANDLE, version, create: false, close: false }]
+    };
+    let mut refused = 0;
+    for opens in 0..4 {
+        let disk = new_disk();
+        let (store, _) = filled(&disk, 100);
+        disk.fail_opens_after(opens, u64::MAX);
+        let lines: Vec<JournalEntry> =
+            (0..70_000).map(|term| JournalEntry::Term(Term::new(term))).collect();
+        store.journal(&lines).unwrap();
+        let taken = store.journal(&raise(7)).is_ok();
+        refused += u32::from(!taken);
+        disk.fail_opens_after(0, 0);
+        if opens % 2 == 0 {
+            store.journal(&raise(8)).unwrap();
+        }
+        drop(store);
+        disk.crash();
+        let last = if opens % 2 == 0 { 8 } else { 7 };
+        let found = open(&disk).1.unwrap().version;
+        assert!(found == version(last) || !taken, "{found} with {opens} files opened");
+    }
+    assert!(refused > 0, "it was in doubt once");
 }
 
 #[test]

@@ -6,7 +6,9 @@
 //!   than one replica before the cell had time to heal; processes die anywhere.
 //! - H2: a round ends with every process running, and the cell has to be healthy by itself then;
 //!   what was destroyed and nobody has met yet, `fsck --data` finds, and it is repaired: a second
-//!   one finds nothing.
+//!   one finds nothing. Where several of a chunk's servers were dead at once, one that comes back
+//!   with more than the set went on with keeps it for a person (R28): the soak lets go of that, and
+//!   H3 tells whether anything acknowledged was in it.
 //! - H3: every acknowledged record of every round is read again in the end, and every file.
 
 use crate::cell::{SoakCell, await_nothing_found, findings};
@@ -18,6 +20,7 @@ use crate::teller::Teller;
 use anyhow::{Context, Result, bail};
 use cairn_testkit::{CellProcesses, ServerProcess, await_until};
 use cairn_types::Random;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// How long faults go on in a round.
@@ -117,6 +120,17 @@ fn heal(cell: &CellProcesses) -> Result<Duration> {
         })
         .with_context(|| last_words(cell))
     };
+    let let_go = || {
+        let status: Value = serde_json::from_str(&cell.ask(&["status", "--json"])?)?;
+        let reasons = status["reasons"].as_array().context("reasons")?;
+        let is_kept = |it: &Value| it.as_str().is_some_and(|it| it.starts_with("UNKNOWN_CHUNKS"));
+        if !reasons.is_empty() && reasons.iter().all(is_kept) {
+            cell.ask(&["lost", "--let-go-of-all"])?;
+        }
+        Ok::<_, anyhow::Error>(reasons.iter().all(is_kept))
+    };
+    await_until("a cell that lacks nothing", HEALTHY_WITHIN, let_go)
+        .with_context(|| last_words(cell))?;
     healthy()?;
     let healed = calm.elapsed();
     let repaired = cell.ask(&["fsck", "--data", "--repair", "--deadline", "180"]);

@@ -267,8 +267,14 @@ impl Checkpoints {
     fn mark_from(&mut self, page_file: u64, offset: u64) -> Result<(), DiskError> {
         let mut is_newest = true;
         for index in self.list()? {
-            let root = self.read_root(&path(index, ROOT))?;
-            let Some(root) = root.filter(|root| root.page_file == page_file) else { continue };
+            let Some(root) = self.read_root(&path(index, ROOT))? else {
+                // It may be that one, and no older one need have the page.
+                is_newest = false;
+                continue;
+            };
+            if root.page_file != page_file {
+                continue;
+            }
             if is_newest || offset < root.page_file_size {
                 match &mut self.passed_over {
                     Some(passed_over) => drop(passed_over.insert(index)),

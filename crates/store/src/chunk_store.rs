@@ -57,6 +57,9 @@ pub struct ChunkStore {
     pub(crate) chunks: Mutex<BTreeMap<ChunkHandle, Arc<Mutex<Chunk>>>>,
     pub(crate) journal: Mutex<VersionJournal>,
     pub(crate) clones: CloneDirectory,
+    /// Chunks that the start could not read, or bring to disk: what the page cache has of them is
+    /// written once more before anybody relies on it.
+    pub(crate) unsaved: Mutex<BTreeSet<ChunkHandle>>,
     pub(crate) trash: Mutex<Trash>,
     pub(crate) block_size: AtomicU32,
     /// What readers are sent.

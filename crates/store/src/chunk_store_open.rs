@@ -151,6 +151,11 @@ impl ChunkStore {
         let RecoveredDirectory { journal, chunks, damaged, unread } =
             recover_all(&chunk_directory, found, identity).map_err(failed)?;
         let journal = begin_journal(disk, journal, generation).map_err(failed)?;
+        // What could not be brought to disk may still be in the page cache alone.
+        if journal.is_begun() && unread.is_empty() {
+            forget_failure(disk.as_ref()).map_err(failed)?;
+        }
+        let unsaved = Mutex::new(unread.iter().copied().collect());
         let mut recovered = summary(identity, journal.state(), &chunks, (damaged, unread));
         let warning = |offset| {
             LogEvent::error("a journal is damaged: all replicas beside it are suspect")
@@ -164,6 +169,7 @@ impl ChunkStore {
             chunks: Mutex::new(chunks.into_iter().map(shared).collect()),
             journal: Mutex::new(journal),
             clones,
+            unsaved,
             trash: Mutex::default(),
             block_size: AtomicU32::new(BLOCK_SIZE),
             pool: BufferPool::default(),
@@ -207,11 +213,7 @@ fn begin_journal(
         Err(DiskError::NoSpace) if generation > 0 => {
             VersionJournal::of_last_life(Arc::clone(disk), state, generation)
         }
-        begun => {
-            let journal = begun?;
-            forget_failure(disk.as_ref())?;
-            Ok(journal)
-        }
+        begun => begun,
     }
 }
 
@@ -261,7 +263,7 @@ fn recover_all(
     let disk = directory.disk.as_ref();
     let page_cache = disk.page_cache_id().map_err(disk_error)?;
     let page_cache_lost = journal.page_cache != page_cache;
-    let sync_failed = is_failure_noted(disk);
+    let sync_failed = is_failure_noted(disk)?;
     if page_cache_lost || sync_failed {
         journal.suspect_all_dirty();
     }

@@ -12,9 +12,14 @@ pub(crate) fn note_failure(disk: &dyn Disk) {
     drop(disk.open(FAILED_PATH, OpenMode::Create));
 }
 
-/// Whether a sync has failed, in an earlier life or in a start.
-pub(crate) fn is_failure_noted(disk: &dyn Disk) -> bool {
-    disk.open(FAILED_PATH, OpenMode::Read).is_ok()
+/// Whether a sync has failed, in an earlier life or in a start. Where that cannot be looked up the
+/// directory is not opened: bytes would be taken for durable.
+pub(crate) fn is_failure_noted(disk: &dyn Disk) -> Result<bool, DiskError> {
+    match disk.open(FAILED_PATH, OpenMode::Read) {
+        Ok(_) => Ok(true),
+        Err(IoFailure::NotFound) => Ok(false),
+        Err(failure) => Err(disk_error(failure)),
+    }
 }
 
 /// The failure is in the journal now, as suspicion, and what it kept from the disk is there.

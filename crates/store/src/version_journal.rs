@@ -14,8 +14,10 @@
 //! - VJ4: where a line is damaged that was durable, each replica may have stood otherwise than the
 //!   others say: at a higher version, closed, dirty. So all are suspect, and are served as such;
 //!   files without a line are replicas too, at the version that they were last changed under.
+//! - VJ5: where it is not known which of two journals has the name, neither takes a line: one that
+//!   has lost its name is nowhere after a restart, whatever its sync says.
 
-use crate::whole_files::{disk_error, read_file, replace_file, sync_failure};
+use crate::whole_files::{disk_error, put_draft_in_place, read_file, sync_failure, write_draft};
 use cairn_env::{Disk, DiskError, DiskFile, JournalEntry, OpenMode};
 use cairn_format::{
     FormatError, JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
@@ -192,7 +194,7 @@ pub(crate) struct VersionJournal {
     synced: u64,
     /// Its size when it was begun.
     begun_size: u64,
-    /// It is the last life's, and takes no line (VJ3).
+    /// It is the last life's, or may have no name any more, and takes no line (VJ3, VJ5).
     to_be_begun: bool,
     state: JournalState,
 }
@@ -204,11 +206,18 @@ impl VersionJournal {
         state: JournalState,
         generation: u64,
     ) -> Result<Self, DiskError> {
+        let journal = Self::draft(disk, state, generation)?;
+        put_draft_in_place(journal.disk.as_ref(), JOURNAL_PATH)?;
+        Ok(journal)
+    }
+
+    /// The same, which is in nobody's place yet.
+    fn draft(disk: Arc<dyn Disk>, state: JournalState, generation: u64) -> Result<Self, DiskError> {
         let mut bytes = encode_journal_header(generation);
         for line in state.lines() {
             put_line(&line, generation, 0, &mut bytes);
         }
-        let file = replace_file(disk.as_ref(), JOURNAL_PATH, &bytes)?;
+        let file = write_draft(disk.as_ref(), JOURNAL_PATH, &bytes)?;
         let end = bytes.len() as u64;
         let to_be_begun = false;
         Ok(Self { disk, file, generation, end, synced: end, begun_size: end, to_be_begun, state })
@@ -224,6 +233,11 @@ impl VersionJournal {
         let end = file.size().map_err(disk_error)?;
         let to_be_begun = true;
         Ok(Self { disk, file, generation, end, synced: end, begun_size: end, to_be_begun, state })
+    }
+
+    /// Whether it is this life's.
+    pub(crate) fn is_begun(&self) -> bool {
+        !self.to_be_begun
     }
 
     /// What the journal says.
@@ -271,11 +285,18 @@ impl VersionJournal {
     fn begin_anew_if_long(&mut self) -> Result<(), DiskError> {
         if self.end > 2 * self.begun_size + GROWTH_MAX {
             let disk = Arc::clone(&self.disk);
-            match Self::begin(disk, self.state.clone(), self.generation + 1) {
-                Ok(next) => *self = next,
+            let next = match Self::draft(disk, self.state.clone(), self.generation + 1) {
+                Ok(next) => next,
                 Err(DiskError::SyncFailed(reason)) => return Err(DiskError::SyncFailed(reason)),
                 // The one there is does, until there is room again.
-                Err(_) => {}
+                Err(_) => return Ok(()),
+            };
+            match put_draft_in_place(self.disk.as_ref(), JOURNAL_PATH) {
+                Ok(()) => *self = next,
+                Err(DiskError::SyncFailed(reason)) => return Err(DiskError::SyncFailed(reason)),
+                // What either of the two says so far is durable. But which has the name is not
+                // known, so neither takes another line (VJ5).
+                Err(_) => (self.generation, self.to_be_begun) = (next.generation, true),
             }
         }
         Ok(())

@@ -65,8 +65,18 @@ pub(crate) fn replace_file(
     path: &str,
     bytes: &[u8],
 ) -> Result<Box<dyn DiskFile>, DiskError> {
-    let draft = format!("{path}.draft");
-    let file = disk.open(&draft, OpenMode::Create).map_err(disk_error)?;
+    let file = write_draft(disk, path, bytes)?;
+    put_draft_in_place(disk, path)?;
+    Ok(file)
+}
+
+/// Writes these bytes, durably, where they stand in nobody's place yet.
+pub(crate) fn write_draft(
+    disk: &dyn Disk,
+    path: &str,
+    bytes: &[u8],
+) -> Result<Box<dyn DiskFile>, DiskError> {
+    let file = disk.open(&draft_of(path), OpenMode::Create).map_err(disk_error)?;
     file.set_size(0).map_err(disk_error)?;
     if let Err(failure) = file.write_at(bytes, 0) {
         // On a full disk a half-written draft takes room that others need.
@@ -74,9 +84,17 @@ pub(crate) fn replace_file(
         return Err(disk_error(failure));
     }
     file.sync().map_err(sync_failure)?;
-    disk.rename(&draft, path).map_err(disk_error)?;
-    disk.sync_dir(directory_of(path)).map_err(sync_failure)?;
     Ok(file)
+}
+
+/// Gives what was drafted for `path` that name, durably. After an error either file may have it.
+pub(crate) fn put_draft_in_place(disk: &dyn Disk, path: &str) -> Result<(), DiskError> {
+    disk.rename(&draft_of(path), path).map_err(disk_error)?;
+    disk.sync_dir(directory_of(path)).map_err(sync_failure)
+}
+
+fn draft_of(path: &str) -> String {
+    format!("{path}.draft")
 }
 
 /// The directory part of a path; empty for the disk's own directory.

@@ -102,9 +102,11 @@ impl UnknownChunks {
     }
 }
 
-/// Whether nothing that was applied to this replica is on it (UC1).
+/// Whether nothing that was applied to this replica is on it (UC1). Of one that may have lost some,
+/// or could not be read, that is not known.
 pub(crate) fn is_empty_creation(report: &ReplicaReport) -> bool {
-    report.length == 0
+    !report.suspect
+        && report.length == 0
         && report.serial.get() == 0
         && report.acknowledged == 0
         && report.acknowledged_serial.get() == 0
@@ -112,7 +114,7 @@ pub(crate) fn is_empty_creation(report: &ReplicaReport) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::UnknownChunks;
+    use super::{UnknownChunks, is_empty_creation};
     use cairn_protocol::ReplicaReport;
     use cairn_types::{ChunkHandle, SerialNumber, ServerId};
 
@@ -122,6 +124,8 @@ mod tests {
         let empty = ReplicaReport { handle: ChunkHandle::new(3), ..ReplicaReport::default() };
         unknown.note(ServerId::new(1), &empty);
         assert_eq!(unknown.count(), 0, "a creation that came to nothing");
+        let unread = ReplicaReport { suspect: true, handle: ChunkHandle::new(4), ..empty };
+        assert!(!is_empty_creation(&unread), "nobody could read what it holds");
         let written = ReplicaReport { serial: SerialNumber::new(1), ..empty };
         unknown.note(ServerId::new(1), &written);
         unknown.note(ServerId::new(2), &written);
