@@ -18,12 +18,18 @@ use cairn_master_core::record::{Begin, FoundCell};
 use cairn_master_core::{Applied, Record, State};
 use cairn_pagetree::CheckpointError;
 use cairn_protocol::Failure;
-use cairn_store::{Checkpoints, IdentityError, PageFileLimits, read_identity, write_identity};
+use cairn_store::{
+    Checkpoints, IdentityError, LogOpenError, OperationLog, PageFileLimits, read_identity,
+    write_identity,
+};
 use cairn_types::{CellConfig, CellId, LogIndex, Random, Term, WallTime};
 use std::sync::Arc;
 
 /// The term that the records of a seeded directory belong to; ids in them are of it (R1).
 pub const SEED_TERM: Term = Term::new(1);
+
+/// Of the log that is begun, and made anew by the master's start.
+const SEGMENT_SIZE: u64 = 4096;
 
 /// Why a directory is not seeded.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +49,9 @@ pub enum SeedError {
     /// Whose directory it is cannot be told.
     #[error("{0}")]
     Identity(#[from] IdentityError),
+    /// The log cannot be begun.
+    #[error("{0}")]
+    Log(#[from] LogOpenError),
 }
 
 /// Founds a cell with these settings in an empty directory and fills it with what `records` make;
@@ -65,6 +74,8 @@ pub fn seed(
     let cell = CellId::new(random.next_u128() | 1);
     let identity = Identity { kind: IdentityKind::Master, cell, id: random.next_u64() | 1 };
     write_identity(disk.as_ref(), &identity)?;
+    // Where there is a checkpoint and no log, a master takes it for lost.
+    OperationLog::open(Arc::clone(disk), cell, SEGMENT_SIZE, LogIndex::default())?;
     let founding = [
         Record::FoundCell(FoundCell { time: begun, cell, config: config.clone() }),
         Record::Begin(Begin { time: begun, term: SEED_TERM, ..Begin::default() }),

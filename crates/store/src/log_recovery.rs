@@ -118,8 +118,9 @@ impl OperationLog {
         disk.make_dir(LOG_DIRECTORY).map_err(disk_error)?;
         disk.sync_dir("").map_err(sync_failure)?;
         let contents = read_contents(disk.as_ref(), cell, covered)?;
-        if let Some(number) = contents.unused {
-            // Made anew when it is needed: that its name was made durable is not known.
+        // Made anew when it is needed: that its name was made durable is not known. One that is the
+        // only one is at once, in its place: no log at all is taken for one that was lost.
+        if let Some(number) = contents.unused.filter(|_| !contents.segments.is_empty()) {
             disk.remove(&segment_path(number)).map_err(disk_error)?;
             disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
         }
@@ -168,6 +169,17 @@ impl OperationLog {
         match disk.list(LOG_DIRECTORY) {
             Err(IoFailure::NotFound) => Ok(RecoveredLog::default()),
             _ => Ok(recovered(&read_contents(disk, cell, covered)?.segments)),
+        }
+    }
+
+    /// Whether a directory has any of a log, readable or not.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn has_segments(disk: &dyn Disk) -> Result<bool, DiskError> {
+        match disk.list(LOG_DIRECTORY) {
+            Err(IoFailure::NotFound) => Ok(false),
+            _ => Ok(!segment_numbers(disk)?.is_empty()),
         }
     }
 
