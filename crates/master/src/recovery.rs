@@ -16,7 +16,7 @@ use cairn_format::GroupMark;
 use cairn_master_core::state::ImageError;
 use cairn_master_core::{Record, State};
 use cairn_pagetree::Damaged;
-use cairn_store::{Checkpoints, LogOpenError, OperationLog};
+use cairn_store::{Checkpoints, LogOpenError, OperationLog, has_checkpoints};
 use cairn_types::wire::Message;
 use cairn_types::{CellId, LogIndex, ServerId, Term};
 use std::sync::Arc;
@@ -106,28 +106,15 @@ pub(crate) fn recover(
         let event = LogEvent::error(SET_ASIDE).with("file", path).with_number("from", offset);
         told.push(event.with("why", "the disk cannot read it, which ended the process before"));
     }
-    let all = LogIndex::new(u64::MAX);
-    let (mut from, mut state) = newest(checkpoints, all, &mut told)?;
-    if from.index > LogIndex::default() && !OperationLog::has_segments(disk.as_ref())? {
+    if has_checkpoints(disk.as_ref())? && !OperationLog::has_segments(disk.as_ref())? {
         return Err(RecoveryError::NoLog);
     }
+    let (mut from, mut state) = newest(checkpoints, &mut told)?;
     let (log, found) = OperationLog::open(Arc::clone(disk), cell, segment_size, from.index)?;
     let mark = found.mark.as_deref().map(GroupMark::decode).transpose();
     let mark = mark.map_err(|_| RecoveryError::UndecodableMark)?;
     let is_alone = mark.as_ref().is_none_or(|mark| mark.members.is_alone(me));
     let mut records = found.records;
-    let known = match &mark {
-        Some(mark) if !is_alone => mark.committed.max(log.last()),
-        _ => all,
-    };
-    if from.index > known {
-        // It was another member's (CT1), and its end came before the mark that says who were the
-        // members by then: whoever went on from it would take others for them (MS2).
-        let event = LogEvent::warn(PASSED_OVER).with_number("index", from.index.get());
-        told.push(event.with("why", "another master's, and not yet taken over when it ended"));
-        (from, state) = newest(checkpoints, known, &mut told)?;
-        records = OperationLog::read(disk.as_ref(), cell, from.index)?.records;
-    }
     loop {
         if from.index == LogIndex::default() && !log.reaches_the_beginning() {
             return Err(RecoveryError::NoCheckpoint);
@@ -141,9 +128,9 @@ pub(crate) fn recover(
         }
         // Of one that is alone all that is durable is committed, and its state holds it before it
         // begins. But a change of members that the mark does not have is for consensus.
-        let as_of = mark.as_ref().map_or(LogIndex::default(), |mark| mark.members.as_of);
+        let known = mark.as_ref().map_or(LogIndex::default(), |mark| mark.members.as_of);
         let is_news =
-            |(index, stored): &&(LogIndex, StoredRecord)| *index > as_of && stored.change.is_some();
+            |(index, stored): &&(LogIndex, StoredRecord)| *index > known && stored.change.is_some();
         let changes = records_after.iter().find(is_news).map(|(index, _)| *index);
         let is_alone = is_alone && changes.is_none();
         let before_change = || LogIndex::new(changes.map_or(u64::MAX, |index| index.get() - 1));
@@ -162,7 +149,7 @@ pub(crate) fn recover(
         };
         let page_file = from.page_file.expect("a state that reads no file meets no damage");
         set_aside(checkpoints, page_file, &damaged, &mut told)?;
-        (from, state) = newest(checkpoints, known, &mut told)?;
+        (from, state) = newest(checkpoints, &mut told)?;
         records = OperationLog::read(disk.as_ref(), cell, from.index)?.records;
     }
 }
@@ -182,18 +169,14 @@ pub(crate) fn set_aside(
     Ok(())
 }
 
-/// The event of one that is not looked at in this start.
-const PASSED_OVER: &str = "checkpoint passed over";
-
-/// The newest checkpoint up to this record that opens, and its state; empty where there is none.
+/// The newest checkpoint that opens, and its state; empty where there is none.
 pub(crate) fn newest(
     checkpoints: &mut Checkpoints,
-    up_to: LogIndex,
     told: &mut Vec<LogEvent>,
 ) -> Result<(TakenFrom, State), RecoveryError> {
-    for index in checkpoints.list()?.into_iter().filter(|index| *index <= up_to) {
+    for index in checkpoints.list()? {
         let Some(found) = checkpoints.load(index)? else {
-            let event = LogEvent::warn(PASSED_OVER).with_number("index", index.get());
+            let event = LogEvent::warn("checkpoint passed over").with_number("index", index.get());
             told.push(event.with("why", "its root does not read, or its page file is not there"));
             continue;
         };

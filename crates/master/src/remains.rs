@@ -162,7 +162,7 @@ impl Remains {
             told.push(event.with("why", "the disk cannot read it"));
         }
         let (from, state, mark) = loop {
-            let (from, mut state) = newest(&mut checkpoints, LogIndex::new(u64::MAX), &mut told)?;
+            let (from, mut state) = newest(&mut checkpoints, &mut told)?;
             let log = match without_log {
                 true => RecoveredLog::default(),
                 false => OperationLog::read(disk.as_ref(), cell, from.index)?,

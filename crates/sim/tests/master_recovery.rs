@@ -497,9 +497,13 @@ fn without_any_operation_log_a_master_does_not_start_on_a_checkpoint() {
         session.remove(path).expect("it is there");
     }
     let before = disk.paths();
-    let refused = Running::open(&disk, 2).err().expect("refused").to_string();
-    assert!(refused.contains("no operation log"), "{refused}");
-    assert_eq!(disk.paths(), before, "nothing is made of it");
+    for reads in [true, false] {
+        let all = roots(&disk);
+        all.iter().filter(|_| !reads).for_each(|root| assert!(disk.flip_byte(root, 100)));
+        let refused = Running::open(&disk, 2).err().expect("refused").to_string();
+        assert!(refused.contains("no operation log"), "{refused}");
+        assert_eq!(disk.paths(), before, "nothing is made of it");
+    }
 }
 
 #[test]
@@ -605,45 +609,6 @@ fn a_record_that_does_not_apply_seeds_nothing() {
     let refused = seed(&session, &CellConfig::tiny(), WallTime::default(), twice);
     assert!(matches!(refused, Err(SeedError::Refused(..))), "{refused:?}");
     assert_eq!(disk.paths().iter().filter(|path| path.starts_with("checkpoints/")).count(), 0);
-}
-
-#[test]
-fn a_member_does_not_go_on_from_a_checkpoint_of_which_its_mark_has_not_heard() {
-    use cairn_format::GroupMark;
-    use cairn_store::{OperationLog, read_identity};
-    use cairn_types::wire::Message;
-    use cairn_types::{LogIndex, Member, Members, ServerId};
-
-    let source = disk();
-    with_checkpoints(&source, 50);
-    let root = newest(&source, ".root");
-    let number = root.trim_start_matches("checkpoints/").trim_end_matches(".root");
-    let as_of = LogIndex::new(u64::from_str_radix(number, 16).expect("a number"));
-    let identity = read_identity(source.session().as_ref()).expect("it reads").expect("there");
-    for knows in [false, true] {
-        let disk = disk();
-        let member = |id: u64| Member { id: ServerId::new(id), ..Member::default() };
-        let members = Members { all: [1, 2, 3].map(member).into(), ..Members::default() };
-        let whose = (ServerId::new(1), &members);
-        cairn_master::make_member(&disk.session(), 4096, identity.cell, whose).expect("empty");
-        // As it is when another's checkpoint has just become its own.
-        let (to, from) = (disk.session(), source.session());
-        to.make_dir("checkpoints").expect("made");
-        for path in [root.clone(), newest(&source, ".pages")] {
-            let file = from.open(&path, OpenMode::Read).expect("there");
-            let mut bytes = vec![0; file.size().expect("told") as usize];
-            file.read_at(&mut bytes, 0).expect("read");
-            to.open(&path, OpenMode::Create).and_then(|to| to.write_at(&bytes, 0)).expect("put");
-        }
-        let opened = OperationLog::open(disk.session(), identity.cell, 4096, LogIndex::default());
-        let committed = if knows { as_of } else { LogIndex::default() };
-        let mark = GroupMark { committed, members, ..GroupMark::default() };
-        let record = (LogIndex::default(), mark.to_bytes().into());
-        opened.expect("opens").0.append(&[record]).expect("writes");
-        let (master, _) = Master::open(disk.session(), config(1)).expect("it begins");
-        let from = if knows { as_of } else { LogIndex::default() };
-        assert_eq!(master.state().applied(), from, "it is given all again");
-    }
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub(crate) struct Chunk {
     pub(crate) changed_in_place: bool,
     /// A write failed half-way: to be recovered before it is used again.
     pub(crate) torn: bool,
+    /// The start could not read it, or bring it to disk: the page cache may have what the disk has
+    /// not, and take it for clean. It is written once more before a sync vouches for it.
+    pub(crate) unsaved: bool,
     /// In the trash.
     pub(crate) gone: bool,
     /// No head of it can be read: what it holds is not known, and nothing is done with it.
@@ -64,6 +67,7 @@ impl Chunk {
             redo: RedoJournal::empty(handle),
             changed_in_place: false,
             torn: false,
+            unsaved: false,
             gone: false,
             head_lost: false,
         }
@@ -122,6 +126,9 @@ impl Chunk {
     /// Brings everything of the chunk to disk: bytes, checksums, head, names.
     pub(crate) fn sync(&mut self, chunks: &ChunkDirectory) -> Result<(), DiskError> {
         assert!(self.head.sequence > 0, "a chunk has a head from its creation on");
+        if self.unsaved {
+            return self.write_anew(chunks);
+        }
         if !self.unsynced && self.synced_slot == Some(self.slot) {
             return Ok(());
         }
@@ -148,7 +155,7 @@ impl Chunk {
         for file in [&files.data, &files.meta] {
             write_anew(file.as_ref()).map_err(disk_error)?;
         }
-        self.unsynced = true;
+        (self.unsynced, self.unsaved) = (true, false);
         self.sync(chunks)
     }
 

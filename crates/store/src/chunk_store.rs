@@ -57,9 +57,6 @@ pub struct ChunkStore {
     pub(crate) chunks: Mutex<BTreeMap<ChunkHandle, Arc<Mutex<Chunk>>>>,
     pub(crate) journal: Mutex<VersionJournal>,
     pub(crate) clones: CloneDirectory,
-    /// Chunks that the start could not read, or bring to disk: what the page cache has of them is
-    /// written once more before anybody relies on it.
-    pub(crate) unsaved: Mutex<BTreeSet<ChunkHandle>>,
     pub(crate) trash: Mutex<Trash>,
     pub(crate) block_size: AtomicU32,
     /// What readers are sent.
@@ -217,8 +214,8 @@ impl ChunkStore {
                 if recovered.damaged {
                     return Err(ChunkError::Corrupt { offset: 0 });
                 }
-                let changed_in_place = chunk.changed_in_place;
-                *chunk = Chunk { changed_in_place, ..recovered.chunk };
+                let Chunk { changed_in_place, unsaved, .. } = *chunk;
+                *chunk = Chunk { changed_in_place, unsaved, ..recovered.chunk };
             }
             if chunk.head_lost {
                 return Err(ChunkError::Corrupt { offset: 0 });

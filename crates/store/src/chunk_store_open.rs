@@ -155,7 +155,6 @@ impl ChunkStore {
         if journal.is_begun() && unread.is_empty() {
             forget_failure(disk.as_ref()).map_err(failed)?;
         }
-        let unsaved = Mutex::new(unread.iter().copied().collect());
         let mut recovered = summary(identity, journal.state(), &chunks, (damaged, unread));
         let warning = |offset| {
             LogEvent::error("a journal is damaged: all replicas beside it are suspect")
@@ -169,7 +168,6 @@ impl ChunkStore {
             chunks: Mutex::new(chunks.into_iter().map(shared).collect()),
             journal: Mutex::new(journal),
             clones,
-            unsaved,
             trash: Mutex::default(),
             block_size: AtomicU32::new(BLOCK_SIZE),
             pool: BufferPool::default(),
@@ -293,6 +291,7 @@ fn recover_all(
             line.suspect |= !is_unread;
             damaged.push(line.handle);
             unread.extend(is_unread.then_some(line.handle));
+            recovered.chunk.unsaved = is_unread;
         }
         if damaged_at.is_some() {
             line.version = line.version.max(recovered.chunk.head.mutated_version);

@@ -204,12 +204,6 @@ impl OperationLog {
         Ok(self.has_room())
     }
 
-    /// The highest index that was ever in it; zero where there was none.
-    #[must_use]
-    pub fn last(&self) -> LogIndex {
-        self.current.last
-    }
-
     /// Bytes of its segments, as far as they were written to.
     #[must_use]
     pub fn size(&self) -> u64 {

@@ -42,14 +42,8 @@ impl ChunkStore {
     /// # Errors
     /// [`ChunkError`] where it still cannot be read, or bytes of it are missing or wrong.
     pub fn reopen(&self, handle: ChunkHandle) -> Result<ReplicaReport, ChunkError> {
-        let is_unsaved = locked(&self.unsaved).contains(&handle);
         self.with_chunk(handle, |chunk| {
-            if is_unsaved {
-                chunk.write_anew(&self.directory)?;
-                locked(&self.unsaved).remove(&handle);
-            } else {
-                chunk.sync(&self.directory)?;
-            }
+            chunk.sync(&self.directory)?;
             let line = locked(&self.journal).replica(handle).ok_or(ChunkError::NoSuchChunk)?;
             Ok(stands_at(&line, &chunk.head))
         })
