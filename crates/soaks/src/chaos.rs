@@ -7,11 +7,11 @@
 //! - H2: a round ends with every process running, and the cell has to be healthy by itself then;
 //!   what was destroyed and nobody has met yet, `fsck --data` finds, and it is repaired: a second
 //!   one finds nothing. Where several of a chunk's servers were dead at once, one that comes back
-//!   with more than the set went on with keeps it for a person (R28): the soak lets go of that, and
-//!   H3 tells whether anything acknowledged was in it.
+//!   with more than the set went on with keeps it for a person (R28): the soak lets go of that and
+//!   of nothing else, says how often, and H3 tells whether anything acknowledged was in it.
 //! - H3: every acknowledged record of every round is read again in the end, and every file.
 
-use crate::cell::{SoakCell, await_nothing_found, findings};
+use crate::cell::{SoakCell, await_nothing_found, findings, told};
 use crate::chaos_faults::{ChaosFault, Wreckage};
 use crate::file_workload::FileWorkload;
 use crate::load::{Appended, Appenders, LoadPlace, Readers};
@@ -99,8 +99,11 @@ fn round(
     // What was done to its journal, a start finds.
     soak.processes.chunkservers[wreckage.server].kill();
     soak.processes.chunkservers[wreckage.server].restart()?;
-    let healed = heal(&soak.processes).with_context(|| format!("after {told}"))?;
-    teller.say(format_args!("{told}; healthy after {:.1} s", healed.as_secs_f64()));
+    let (healed, kept) = heal(&soak.processes).with_context(|| format!("after {told}"))?;
+    teller.say(format_args!(
+        "{told}; healthy after {:.1} s; {kept} chunks kept for a person, and let go of",
+        healed.as_secs_f64()
+    ));
     let reports = soak.processes.directory().join(format!("round-{number}"));
     std::fs::create_dir(&reports)?;
     let appended = appenders.finish(&reports)?;
@@ -111,8 +114,27 @@ fn round(
     Ok((appended, healed))
 }
 
-/// Waits until the cell is healthy, and has it look at every byte (H2); how long the first took.
-fn heal(cell: &CellProcesses) -> Result<Duration> {
+/// Lets go, as a person does, of what holds more than a set that was decided on, and of nothing
+/// else: what the master's log does not know is a failure. How many there were.
+fn let_go_of_kept(cell: &CellProcesses) -> Result<usize> {
+    let lost = told(cell, &["lost"])?;
+    for chunk in &lost {
+        let handle = chunk["handle"].as_str().context("a handle")?;
+        // That all is not well it says by its exit code, too.
+        let explain = ["explain", handle, "--cell", cell.address()];
+        let output = cell.program().command(explain).output().context("starting cairn")?;
+        let why = String::from_utf8_lossy(&output.stdout);
+        if !why.contains("keeps more of it than the set had") {
+            bail!("{handle} is kept, and not for what a decision left out: {why}");
+        }
+        cell.ask(&["lost", "--let-go", handle])?;
+    }
+    Ok(lost.len())
+}
+
+/// Waits until the cell is healthy, and has it look at every byte (H2); how long the first took,
+/// and how many chunks were kept for a person.
+fn heal(cell: &CellProcesses) -> Result<(Duration, usize)> {
     let calm = Instant::now();
     let healthy = || {
         await_until("a healthy cell", HEALTHY_WITHIN, || {
@@ -120,24 +142,21 @@ fn heal(cell: &CellProcesses) -> Result<Duration> {
         })
         .with_context(|| last_words(cell))
     };
-    let let_go = || {
+    await_until("what is kept for a person and nothing else", HEALTHY_WITHIN, || {
         let status: Value = serde_json::from_str(&cell.ask(&["status", "--json"])?)?;
         let reasons = status["reasons"].as_array().context("reasons")?;
         let is_kept = |it: &Value| it.as_str().is_some_and(|it| it.starts_with("UNKNOWN_CHUNKS"));
-        if !reasons.is_empty() && reasons.iter().all(is_kept) {
-            cell.ask(&["lost", "--let-go-of-all"])?;
-        }
         Ok::<_, anyhow::Error>(reasons.iter().all(is_kept))
-    };
-    await_until("a cell that lacks nothing", HEALTHY_WITHIN, let_go)
-        .with_context(|| last_words(cell))?;
+    })
+    .with_context(|| last_words(cell))?;
+    let kept = let_go_of_kept(cell)?;
     healthy()?;
     let healed = calm.elapsed();
     let repaired = cell.ask(&["fsck", "--data", "--repair", "--deadline", "180"]);
     repaired.with_context(|| format!("{:?}; {}", findings(cell, &[]), last_words(cell)))?;
     healthy()?;
     await_nothing_found(cell, HEALTHY_WITHIN)?;
-    Ok(healed)
+    Ok((healed, kept))
 }
 
 /// What the cell says of itself.
