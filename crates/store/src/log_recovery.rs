@@ -177,9 +177,9 @@ impl OperationLog {
     /// # Errors
     /// [`DiskError`].
     pub fn has_segments(disk: &dyn Disk) -> Result<bool, DiskError> {
-        match disk.list(LOG_DIRECTORY) {
-            Err(IoFailure::NotFound) => Ok(false),
-            _ => Ok(!segment_numbers(disk)?.is_empty()),
+        match segment_numbers(disk) {
+            Err(DiskError::Io(IoFailure::NotFound)) => Ok(false),
+            numbers => Ok(!numbers?.is_empty()),
         }
     }
 

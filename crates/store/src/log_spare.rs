@@ -5,8 +5,8 @@
 //! ```
 //! - H1: nothing but a header is ever written to it before it has its name durably: records go to
 //!   segments alone. A spare that was left by another life is taken over if it holds nothing else.
-//! - H2: room that cannot be had whole is given back. Room whose file cannot be opened because the
-//!   process has no descriptors left is room that cannot be had now.
+//! - H2: room that cannot be had whole is given back. Room whose file, or directory, cannot be
+//!   opened because the process has no descriptors left is room that cannot be had now.
 
 use crate::operation_log::{LOG_DIRECTORY, segment_path};
 use crate::whole_files::{disk_error, read_all, sync_failure};
@@ -15,9 +15,10 @@ use cairn_format::{SEGMENT_HEADER_SIZE, SegmentHeader};
 
 const PATH: &str = "log/spare";
 
-/// Why the file of the room cannot be opened (H2).
-fn no_room(failure: IoFailure) -> DiskError {
-    if failure == IoFailure::NoDescriptors { DiskError::NoSpace } else { disk_error(failure) }
+/// What keeps room from being had, or from becoming a segment: for want of descriptors it is none
+/// now (H2).
+pub(crate) fn no_room(error: DiskError) -> DiskError {
+    if error == DiskError::Io(IoFailure::NoDescriptors) { DiskError::NoSpace } else { error }
 }
 
 /// A file with the room for a segment.
@@ -33,7 +34,7 @@ impl SpareSegment {
         if let Some(left) = Self::left_over(disk, size)? {
             return Ok(left);
         }
-        let file = disk.open(PATH, OpenMode::Create).map_err(no_room)?;
+        let file = disk.open(PATH, OpenMode::Create).map_err(|it| no_room(disk_error(it)))?;
         let taken = file.set_size(0).and_then(|()| file.allocate(size));
         if let Err(failure) = taken {
             drop(file);
@@ -49,7 +50,7 @@ impl SpareSegment {
         let file = match disk.open(PATH, OpenMode::Write) {
             Ok(file) => file,
             Err(IoFailure::NotFound) => return Ok(None),
-            Err(failure) => return Err(no_room(failure)),
+            Err(failure) => return Err(no_room(disk_error(failure))),
         };
         let found = file.size().map_err(disk_error)?;
         // One that is larger holds room for a record of that size, and is no standard one.

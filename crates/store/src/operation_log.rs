@@ -22,7 +22,7 @@
 //!
 //! Recovery is `log_recovery`'s.
 
-use crate::log_spare::SpareSegment;
+use crate::log_spare::{SpareSegment, no_room};
 use crate::whole_files::{disk_error, sync_failure};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, DiskFile, IoFailure};
@@ -168,11 +168,9 @@ impl OperationLog {
             self.spare = Some(SpareSegment::take(self.disk.as_ref(), size)?);
         }
         let spare = self.spare.take().expect("taken above, where there was none");
-        // Nothing is in it yet, and the next try makes it anew: for want of descriptors, too.
-        let next = OpenSegment::begin(self.disk.as_ref(), &header, spare).map_err(|error| {
-            let no_descriptors = DiskError::Io(IoFailure::NoDescriptors);
-            if error == no_descriptors { DiskError::NoSpace } else { midway(error) }
-        })?;
+        // Without descriptors for its directory: nothing is in it yet, the next try makes it anew.
+        let next = OpenSegment::begin(self.disk.as_ref(), &header, spare)
+            .map_err(|error| no_room(midway(error)))?;
         let before = std::mem::replace(&mut self.current, next);
         self.closed.push((before.number, before.last));
         if let Some(mark) = self.mark.clone() {
