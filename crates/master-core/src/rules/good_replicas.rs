@@ -13,8 +13,9 @@ use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::{ChunkHandle, ServerId};
 
-/// Good replicas that are enough to wait with for one that is silent (R11).
-const GOOD_LEAST: usize = 2;
+/// Good replicas that a chunk can go on with (R11): while another is silent, or where a bad one
+/// stands in the way.
+pub(super) const GOOD_LEAST: usize = 2;
 
 /// A chunk's up-to-date replicas, each in order of server; what is behind is none of these.
 #[derive(Debug)]
@@ -36,13 +37,12 @@ pub(crate) fn judged(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
         up_to_date.into_iter().partition(|(_, replica)| replica.is_sound());
     let (mut unheard, good): (Vec<_>, Vec<_>) =
         sound.into_iter().partition(|(server, _)| stale.contains(server));
-    let quiet = view.fleet.locations().quiet(handle);
-    // Its end may not have been noted yet.
-    let was_leased = view.leases.get(handle).is_some();
     unheard.retain(|(server, replica)| {
         let is_silent = !view.fleet.servers().is_live(view.now.time, *server);
-        let has_told = replica.reported >= quiet && !was_leased;
-        is_silent && !has_told && good.len() >= GOOD_LEAST
+        // The end of a lease may not have been noted yet.
+        let has_told = view.leases.get(handle).is_none()
+            && replica.reported >= view.fleet.locations().quiet(handle);
+        good.len() >= GOOD_LEAST && is_silent && !has_told
     });
     JudgedReplicas { good, bad, unheard }
 }

@@ -12,7 +12,7 @@
 //!   bad one is stale by that and goes (GB2), and there is room for a good one again.
 
 use super::decided_set::{SetDecision, decide};
-use super::good_replicas::{JudgedReplicas, counted, good, judged};
+use super::good_replicas::{GOOD_LEAST, JudgedReplicas, counted, good, judged};
 use super::members::{current, former_holder_unknown};
 use super::placement::is_room_nowhere_else;
 use super::replica_set::{Blocked, LiveMember, live_members, may_be_set};
@@ -22,9 +22,6 @@ use crate::view::View;
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Rack, Random, ServerId};
 use std::collections::BTreeSet;
-
-/// Good replicas that a chunk goes on with where a bad one stands in the way (SP3, R11).
-const GOOD_LEAST: usize = 2;
 
 /// Servers that are as near in use, in millionths of their capacity, are equally full (SP2): what
 /// they tell lags behind what has been left out there.
