@@ -170,17 +170,12 @@ async fn await_stale(checker: &Checker, repaired: &[ChunkHandle]) {
     let until = Instant::now() + GOES_WITHIN * heartbeat;
     for handle in repaired.iter().copied() {
         let has_stale = |chunk: ListedChunk| chunk.replicas.iter().any(|it| it.stale);
-        while let Ok(Some(chunk)) = listed(checker, handle).await
+        while Instant::now() < until
+            && let Ok(Some(chunk)) = listed(checker, handle).await
             && has_stale(chunk)
         {
             say("fsck: replicas that were replaced are about to go");
-            if Instant::now() > until {
-                break;
-            }
             tokio::time::sleep(heartbeat).await;
-        }
-        if Instant::now() > until {
-            break;
         }
     }
 }
