@@ -522,7 +522,7 @@ impl ChunkCore {
     fn collect(&mut self, handle: ChunkHandle, version: ChunkVersion) {
         if self.table.may_collect(handle, version) {
             let job = ChunkJob::Trash { handle, version };
-            self.out.chunk_job(handle, DiskPurpose::Trashed(handle), job);
+            self.out.trash_job(DiskPurpose::Trashed(handle), job);
         }
     }
 }

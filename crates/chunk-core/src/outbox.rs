@@ -234,9 +234,10 @@ impl Outbox {
         self.disk(purpose, JOURNAL_LANE, job);
     }
 
-    /// Asks for a slice of the trash to be emptied, which nobody waits for.
-    pub(crate) fn trash_job(&mut self, job: ChunkJob) {
-        self.disk(DiskPurpose::TrashEmptied, TRASH_LANE, job);
+    /// Asks for a replica to go to the trash, or for a slice of that to be emptied: nobody waits
+    /// for either, and after a large deletion there are very many.
+    pub(crate) fn trash_job(&mut self, purpose: DiskPurpose, job: ChunkJob) {
+        self.disk(purpose, TRASH_LANE, job);
     }
 
     /// Asks for an entry of the journal to become durable.

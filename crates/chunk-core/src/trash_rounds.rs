@@ -3,7 +3,7 @@
 //! All at once would keep a thread for as long as that takes, and after a large deletion the trash
 //! is as large as the server was.
 
-use crate::outbox::Outbox;
+use crate::outbox::{DiskPurpose, Outbox};
 use cairn_env::{ChunkDone, ChunkJob, ChunkResult, Now};
 use cairn_types::CellConfig;
 
@@ -21,7 +21,7 @@ impl TrashRounds {
         }
         let now_ms = now.wall.as_millis();
         let before_ms = now_ms.saturating_sub(config.trash_ms);
-        out.trash_job(ChunkJob::EmptyTrash { before_ms, now_ms });
+        out.trash_job(DiskPurpose::TrashEmptied, ChunkJob::EmptyTrash { before_ms, now_ms });
         self.under_way = true;
     }
 

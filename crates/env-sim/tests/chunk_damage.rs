@@ -163,7 +163,7 @@ fn many_chunks() -> (SimDisk, Vec<ChunkHandle>) {
     }
     store.sync(handles[0]).unwrap();
     store.journal(&[JournalEntry::Term(Term::new(3)), raise(handles[1], 9, false, true)]).unwrap();
-    store.trash(handles[3], version(4)).unwrap();
+    store.trash(&[(handles[3], version(4))].into()).unwrap();
     store.journal(&[raise(handles[0], 10, false, false)]).unwrap();
     drop(store);
     (disk, handles)

@@ -108,7 +108,7 @@ fn what_was_found_and_how_far_it_went_is_known_after_any_restart() {
         );
     }
     let (store, _) = open(&disk);
-    store.trash(HANDLE, chunk_model::version(1)).unwrap();
+    store.trash(&[(HANDLE, chunk_model::version(1))].into()).unwrap();
     drop(store);
     disk.crash();
     let (_, found) = ChunkStore::open(disk.session()).unwrap();

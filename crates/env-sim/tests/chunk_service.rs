@@ -374,6 +374,38 @@ fn a_directory_that_refuses_keeps_no_other_from_being_emptied_and_counted() {
 }
 
 #[test]
+fn replicas_go_to_the_trash_together_each_with_its_own_answer() {
+    let disks = [SimDisk::new("a", 1 << 24)];
+    let (service, _) = open(&disks);
+    let (first, second) = (1000..1040, 2000..2040);
+    for handle in first.clone().chain(second.clone()) {
+        service.run(vec![raise(ChunkHandle::new(handle), 2, true)]);
+    }
+    let trash = |handle, at| ChunkJob::Trash { handle: ChunkHandle::new(handle), version: at };
+    let begun = disks[0].steps();
+    let one_by_one = first.flat_map(|handle| service.run(vec![trash(handle, version(2))]));
+    assert!(one_by_one.eq((0..40).map(|_| Ok(ChunkDone::Trashed { gone: true }))));
+    let alone = disks[0].steps() - begun;
+    // One that is newer than named, one that is nowhere, and one twice.
+    let mut jobs: Vec<ChunkJob> = second.map(|handle| trash(handle, version(2))).collect();
+    jobs[7] = trash(2007, version(1));
+    jobs.insert(20, trash(9999, version(1)));
+    jobs.insert(30, trash(2001, version(2)));
+    let gone = |gone| Ok(ChunkDone::Trashed { gone });
+    let begun = disks[0].steps();
+    let results = service.run(jobs);
+    let together = disks[0].steps() - begun;
+    assert_eq!(results.len(), 42);
+    assert!(results.iter().enumerate().all(|(at, result)| *result == gone(at != 7)), "{results:?}");
+    assert!(alone - together > 30, "{together} changes of the disk together, {alone} one by one");
+    assert_eq!(service.run(vec![trash(2007, version(2))]), [gone(true)]);
+    drop(service);
+    disks[0].power_loss_of_all_unsynced();
+    let (_, found) = open(&disks);
+    assert_eq!(found.replicas.len(), 0, "out of the journal, durably");
+}
+
+#[test]
 fn a_large_trash_is_emptied_in_slices_and_what_came_meanwhile_is_dated() {
     let disks = [SimDisk::new("a", 1 << 24)];
     let (service, _) = open(&disks);

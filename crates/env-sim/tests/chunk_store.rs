@@ -138,10 +138,10 @@ fn trash_takes_nothing_newer_and_keeps_what_it_takes_for_a_while() {
     let disk = new_disk();
     let (store, mut model) = filled(&disk, 100);
     model.take(&store, &Step::Raise(2)).unwrap();
-    assert_eq!(store.trash(HANDLE, version(1)), Ok(false));
+    assert_eq!(store.trash(&[(HANDLE, version(1))].into()), Ok([HANDLE].into()), "it is newer");
     assert!(read_all(&store).is_ok());
-    assert_eq!(store.trash(HANDLE, version(2)), Ok(true));
-    assert_eq!(store.trash(HANDLE, version(2)), Ok(true), "there is none");
+    assert_eq!(store.trash(&[(HANDLE, version(2))].into()), Ok([].into()));
+    assert_eq!(store.trash(&[(HANDLE, version(2))].into()), Ok([].into()), "there is none");
     assert_eq!(read(&store, 0, 1), Err(ChunkError::NoSuchChunk));
     drop(store);
     disk.crash();
@@ -161,7 +161,7 @@ fn a_handle_is_remembered_as_the_highest_after_it_is_gone() {
     let disk = new_disk();
     let (store, _) = filled(&disk, 100);
     store.journal(&[JournalEntry::Term(Term::new(6))]).unwrap();
-    store.trash(HANDLE, version(1)).unwrap();
+    store.trash(&[(HANDLE, version(1))].into()).unwrap();
     for _ in 0..2 {
         disk.crash();
         let (_, found) = ChunkStore::open(disk.session()).unwrap();
@@ -176,7 +176,7 @@ fn killed_at_any_step_of_throwing_away_it_is_there_whole_or_not_at_all() {
         let disk = new_disk();
         let (store, model) = filled(&disk, 3000);
         disk.arm_fuse(step);
-        let _ = store.trash(HANDLE, version(1));
+        let _ = store.trash(&[(HANDLE, version(1))].into());
         drop(store);
         disk.crash();
         let (store, found) = open(&disk);

@@ -187,7 +187,8 @@ pub enum ChunkJob {
         /// The last serial number acknowledged.
         acknowledged_serial: SerialNumber,
     },
-    /// Moves a replica to the trash, unless it is newer than `version` (R33).
+    /// Moves a replica to the trash, unless it is newer than `version` (R33); those that come
+    /// together go with one flush.
     Trash {
         /// Which chunk.
         handle: ChunkHandle,

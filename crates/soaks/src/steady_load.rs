@@ -12,8 +12,8 @@ pub(crate) struct SteadyLoad {
 }
 
 impl SteadyLoad {
-    /// Starts one that does `what` (`look-up`, `ask-shadow`, `read`, `append`, `create`) with a
-    /// path, and has it begin.
+    /// Starts one that does `what` (`look-up`, `ask-shadow`, `read`, `append`, `append-small`,
+    /// `create`) with a path, and has it begin.
     ///
     /// # Errors
     /// When it cannot reach the cell.

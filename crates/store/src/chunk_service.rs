@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   jobs of a lane ──► journal jobs: one flush for all      apply jobs of a chunk: one run
+//!                      trash jobs: one flush for a slice
 //!   pushes ──► PushShelf ──► looked up and compared (R15) when a mutation names them
 //! ```
 //! - D1: a new chunk goes where most space is free, and nowhere where a whole one has no room: what
@@ -29,6 +30,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Replicas that go to the trash with one flush. None of them does anything else meanwhile.
+const TRASHED_TOGETHER_MAX: usize = 64;
 
 /// All disks of a chunkserver.
 #[derive(Debug)]
@@ -288,16 +292,31 @@ impl ChunkDisk {
         Ok(placed)
     }
 
-    fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> ChunkResult {
-        let gone = match self.store_of(handle) {
-            Ok(store) => store.trash(handle, version)?,
-            // There is certainly none.
-            Err(_) => true,
-        };
-        if gone {
-            locked(&self.places).remove(&handle);
+    /// Moves replicas to the trash, all that are in one directory together; one result for each.
+    fn trash(&self, named: &BTreeMap<ChunkHandle, ChunkVersion>) -> Vec<ChunkResult> {
+        let mut by_store = BTreeMap::<usize, BTreeMap<ChunkHandle, ChunkVersion>>::new();
+        let places = locked(&self.places);
+        for (handle, version) in named {
+            if let Some(place) = places.get(handle) {
+                by_store.entry(*place).or_default().insert(*handle, *version);
+            }
         }
-        Ok(ChunkDone::Trashed { gone })
+        drop(places);
+        let mut results = BTreeMap::<ChunkHandle, ChunkResult>::new();
+        for (place, named) in by_store {
+            let newer = self.directories.at(place).trash(&named);
+            for handle in named.into_keys() {
+                let gone = newer.as_ref().map(|newer| !newer.contains(&handle));
+                if gone == Ok(true) {
+                    locked(&self.places).remove(&handle);
+                }
+                let result = gone.map(|gone| ChunkDone::Trashed { gone });
+                results.insert(handle, result.map_err(Clone::clone));
+            }
+        }
+        // Of one that is nowhere there is certainly none.
+        let nowhere = || Ok(ChunkDone::Trashed { gone: true });
+        named.keys().map(|handle| results.remove(handle).unwrap_or_else(nowhere)).collect()
     }
 
     /// Work on a clone; a new one goes where a new chunk would (D1).
@@ -404,7 +423,6 @@ impl ChunkDisk {
                 let known = AcknowledgedMark { length: acknowledged, serial: acknowledged_serial };
                 self.store_of(handle)?.settle(handle, known).map(|()| ChunkDone::Settled)
             }
-            ChunkJob::Trash { handle, version } => self.trash(handle, version),
             ChunkJob::EmptyTrash { before_ms, now_ms } => {
                 let empty = |store: Arc<ChunkStore>| store.empty_trash(before_ms, now_ms);
                 // All of them, whatever one says (D2).
@@ -415,7 +433,7 @@ impl ChunkDisk {
             }
             ChunkJob::Space => self.space(),
             ChunkJob::Clone { handle, work } => self.clone_work(handle, &work),
-            ChunkJob::Apply { .. } | ChunkJob::Journal(_) => {
+            ChunkJob::Apply { .. } | ChunkJob::Journal(_) | ChunkJob::Trash { .. } => {
                 unreachable!("done in runs by `run`")
             }
         }
@@ -451,6 +469,19 @@ impl Service for ChunkDisk {
                         results.extend(self.add_to_run(&mut run, next));
                     }
                     results.extend(self.apply(run));
+                }
+                ChunkJob::Trash { handle, version } => {
+                    let mut named = BTreeMap::from([(handle, version)]);
+                    while named.len() < TRASHED_TOGETHER_MAX
+                        && let Some(ChunkJob::Trash { handle, version }) = jobs.next_if(|next| {
+                            // In ascending order, so that the results are the jobs'.
+                            let last = named.last_key_value().map(|(last, _)| *last);
+                            matches!(next, ChunkJob::Trash { handle, .. } if last < Some(*handle))
+                        })
+                    {
+                        named.insert(handle, version);
+                    }
+                    results.extend(self.trash(&named));
                 }
                 job => results.push(self.single(job)),
             }

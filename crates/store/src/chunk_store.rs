@@ -5,7 +5,8 @@
 //! ```
 //! - S1: one process at a time holds the directory.
 //! - S2: a chunk's jobs come one after the other (its mutex); different chunks' run side by side.
-//!   Locks are taken in this order: chunk, journal; the map of chunks for a moment only.
+//!   Locks are taken in this order: chunk, journal; the map of chunks for a moment only. Nothing
+//!   but the move to the trash has more than one chunk.
 //! - S3: after a failed sync, one of a start too, the whole directory is of no more use, and has a
 //!   note for the next start: what has the dirty mark is suspect then, as after a power loss, and
 //!   what was on its way to disk without one is written anew (R27).
@@ -391,31 +392,50 @@ impl ChunkStore {
         })
     }
 
-    /// Moves a replica to the trash, unless it is newer than `version` (R33); says whether there is
-    /// none now.
+    /// Moves replicas to the trash, but for those that are newer than named (R33), and says which
+    /// those are. One flush takes all others out of the journal.
     ///
     /// # Errors
-    /// [`ChunkError`].
-    pub fn trash(&self, handle: ChunkHandle, version: ChunkVersion) -> Result<bool, ChunkError> {
-        let Some(shared) = locked(&self.chunks).get(&handle).cloned() else {
-            return Ok(true);
+    /// [`ChunkError`]; some may be gone then.
+    pub fn trash(
+        &self,
+        named: &BTreeMap<ChunkHandle, ChunkVersion>,
+    ) -> Result<BTreeSet<ChunkHandle>, ChunkError> {
+        let known = locked(&self.chunks);
+        let here = |(handle, version): (&ChunkHandle, &ChunkVersion)| {
+            Some((*handle, *version, known.get(handle).cloned()?))
         };
-        let mut chunk = locked(&shared);
+        let here: Vec<_> = named.iter().filter_map(here).collect();
+        drop(known);
+        // S2: nobody else waits for a chunk while it has another.
+        let mut chunks: Vec<_> = here.iter().map(|(_, _, chunk)| locked(chunk)).collect();
         self.guarded(|| {
             let mut journal = locked(&self.journal);
-            let Some(replica) = journal.replica(handle) else {
-                return Ok(true);
-            };
-            if replica.version > version && !planted::broken(Rule::R33) {
-                return Ok(false);
+            let (mut newer, mut going, mut lines) = (BTreeSet::new(), Vec::new(), Vec::new());
+            for ((handle, version, _), chunk) in here.iter().zip(&mut chunks) {
+                match journal.replica(*handle) {
+                    // Gone meanwhile.
+                    None => {}
+                    Some(it) if it.version > *version && !planted::broken(Rule::R33) => {
+                        newer.insert(*handle);
+                    }
+                    Some(it) => {
+                        lines.push(JournalLine::Gone(*handle));
+                        going.push((*handle, it.version, chunk));
+                    }
+                }
             }
-            journal.append(&[JournalLine::Gone(handle)])?;
+            if !lines.is_empty() {
+                journal.append(&lines)?;
+            }
             drop(journal);
-            chunk.gone = true;
-            locked(&self.chunks).remove(&handle);
-            self.directory.close(handle);
-            throw_away(self.disk(), handle, replica.version).map_err(disk_error)?;
-            Ok(true)
+            for (handle, version, chunk) in going {
+                chunk.gone = true;
+                locked(&self.chunks).remove(&handle);
+                self.directory.close(handle);
+                throw_away(self.disk(), handle, version).map_err(disk_error)?;
+            }
+            Ok(newer)
         })
     }
 

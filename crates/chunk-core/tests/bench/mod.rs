@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file includes it and uses a part")]
 
 use bytes::Bytes;
-use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
+use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings, TRASH_LANE};
 use cairn_env::{
     Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Completion, ConnectionId, Effect, EffectId,
     Event, Lane, Now, ServerSpace,
@@ -236,7 +236,12 @@ impl Bench {
                 Effect::Disk { id, lane, job: ChunkJob::EmptyTrash { .. } } => {
                     self.emptying.push_back((id, lane));
                 }
-                Effect::Disk { id, job, .. } => self.jobs.push_back((id, job)),
+                Effect::Disk { id, lane, job } => {
+                    // After a large deletion there are very many, and clients' jobs wait for none.
+                    let is_trash = matches!(job, ChunkJob::Trash { .. });
+                    assert_eq!(lane == TRASH_LANE, is_trash, "{job:?} in {lane:?}");
+                    self.jobs.push_back((id, job));
+                }
                 Effect::Call { id, to, request: Request::FindPrimary(_), .. } => {
                     self.searches.push_back((id, to));
                 }

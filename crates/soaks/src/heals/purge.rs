@@ -40,7 +40,7 @@ pub(crate) fn purge(
     store(&cell, files, teller)?;
     let kept = OTHERS * 3;
     let mut look_ups = SteadyLoad::start(&cell.place, "look-up", "/others/000000")?;
-    let mut appends = SteadyLoad::start(&cell.place, "append", "/log")?;
+    let mut appends = SteadyLoad::start(&cell.place, "append-small", "/log")?;
     let before = look_ups.measure(BEFORE)?;
     let appends_before = appends.mark()?;
     let begun = Instant::now();

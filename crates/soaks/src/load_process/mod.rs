@@ -32,7 +32,7 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: soak load append CELL SMALL-FILE LARGE-FILE FIRST-CLIENT CLIENTS SMALL LARGE
        soak load deliver CELL FILE small|large read|follow
-       soak load steady CELL look-up|ask-shadow|read|append|create PATH
+       soak load steady CELL look-up|ask-shadow|read|append|append-small|create PATH
        soak load look CELL
        soak load produce CELL STREAM NAME RECORDS SIZE FILE";
 

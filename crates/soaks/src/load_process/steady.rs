@@ -1,5 +1,6 @@
 //! A client that does one thing again and again, and says how often and how fast when it is asked:
-//! `look-up`, the same of a shadow master (`ask-shadow`), `read`, `append`, `create`.
+//! `look-up`, the same of a shadow master (`ask-shadow`), `read`, `append`, the same of records so
+//! small that they fill no disk (`append-small`), `create`.
 //!
 //! ```text
 //!   soak                                     soak load steady CELL WHAT PATH
@@ -20,6 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Bytes of a read, and of a record.
 const READ_SIZE: u64 = 1 << 20;
 const RECORD_SIZE: usize = 64 << 10;
+const SMALL_RECORD_SIZE: usize = 1 << 10;
 /// Directories that are made at once, and bytes of their names.
 const CREATES: u64 = 64;
 const NAME_SIZE: usize = 220;
@@ -61,12 +63,13 @@ impl Work {
                 let length = file.length().await?;
                 Self::Read(file, length.saturating_sub(READ_SIZE).max(1))
             }
-            "append" => {
+            "append" | "append-small" => {
                 let writer = open(&cell, path).await?.record_writer("steady");
-                Self::Append(writer, vec![7; RECORD_SIZE])
+                let size = if what == "append" { RECORD_SIZE } else { SMALL_RECORD_SIZE };
+                Self::Append(writer, vec![7; size])
             }
             "create" => Self::Create(cell, at, 0),
-            _ => bail!("it takes CELL look-up|ask-shadow|read|append|create PATH"),
+            _ => bail!("it takes CELL look-up|ask-shadow|read|append|append-small|create PATH"),
         })
     }
 
@@ -106,7 +109,7 @@ impl Work {
 /// When the words make no sense, or the cell refuses.
 pub(crate) async fn run(words: &[&str]) -> Result<()> {
     let [cell, what, path] = words else {
-        bail!("it takes CELL look-up|ask-shadow|read|append|create PATH")
+        bail!("it takes CELL look-up|ask-shadow|read|append|append-small|create PATH")
     };
     let orders = Orders::listen();
     let mut work = Work::begin(cell, what, path).await?;
