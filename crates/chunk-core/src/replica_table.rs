@@ -35,6 +35,9 @@ pub(crate) struct ReplicaTable {
     sound: BTreeSet<ChunkHandle>,
     /// Gone with their disk, and no master was told so.
     lost: BTreeSet<ChunkHandle>,
+    /// The disk was asked to let go of them, and has not answered. None of these is taken in: what
+    /// it answers would be taken for an answer about the new one.
+    going: BTreeSet<ChunkHandle>,
     /// Changed since they were last brought to disk, and when.
     unsynced: BTreeMap<ChunkHandle, Time>,
     /// Changed since their bytes were counted.
@@ -54,20 +57,32 @@ impl ReplicaTable {
         Self { replicas, unsynced, stored_size, ..Self::default() }
     }
 
-    /// Refuses where the chunk has a replica here.
+    /// Refuses where the chunk has a replica here, or one that may be going still.
     pub(crate) fn check_absent(&self, handle: ChunkHandle) -> Result<(), Failure> {
         if !self.replicas.contains_key(&handle) {
-            return Ok(());
+            if !self.going.contains(&handle) {
+                return Ok(());
+            }
+            let why = format!("chunk {} is on its way to the trash; try again", handle.short());
+            return Err(Failure::not_done(ErrorCode::Busy, why));
         }
         let why = format!("chunk {} is here already", handle.short());
         Err(Failure::not_done(ErrorCode::AlreadyExists, why))
     }
 
-    /// Whether a replica may go that the master calls garbage at that version (R33).
-    pub(crate) fn may_collect(&self, handle: ChunkHandle, version: ChunkVersion) -> bool {
-        self.get(handle).is_some_and(|replica| {
+    /// Whether a replica goes from now on that the master calls garbage at that version (R33). One
+    /// that is going already is named again as often as it is told of.
+    pub(crate) fn let_go(&mut self, handle: ChunkHandle, version: ChunkVersion) -> bool {
+        let may_go = self.get(handle).is_some_and(|replica| {
             replica.can_go() && (replica.stored().version() <= version || broken(Rule::R33))
-        })
+        });
+        may_go && self.going.insert(handle)
+    }
+
+    /// The disk has done with one that was to go. Nothing has come in its place meanwhile.
+    pub(crate) fn end_going(&mut self, handle: ChunkHandle) {
+        let was_going = self.going.remove(&handle);
+        assert!(was_going, "{handle:?} goes once");
     }
 
     /// Makes room for a replica of a new chunk; the raise then gives it its version (R10).

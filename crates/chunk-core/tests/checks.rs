@@ -3,12 +3,12 @@
 mod bench;
 
 use bench::{Bench, TERM, handle, raise, version};
-use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure};
+use cairn_env::{ChunkDone, ChunkError, ChunkJob, DiskError, IoFailure, Now};
 use cairn_protocol::{
-    CheckReplica, CheckReplicaAnswer, ErrorCode, Garbage, HeartbeatAnswer, ListHeld, Raise,
-    ReplicaFault, Request, Response,
+    CheckReplica, CheckReplicaAnswer, ErrorCode, Garbage, HeartbeatAnswer, ListHeld, Outcome,
+    Raise, ReplicaFault, Request, Response,
 };
-use cairn_types::{ChunkHandle, ChunkVersion};
+use cairn_types::{ChunkHandle, ChunkVersion, WallTime};
 
 impl Bench {
     fn check(&mut self, data: bool) {
@@ -133,4 +133,38 @@ fn what_has_gone_as_garbage_is_told_as_gone_in_case_it_was_told_of_meanwhile() {
     let (id, _) = bench.jobs.remove(at.expect("it goes")).expect("it is there");
     bench.done(id, Ok(ChunkDone::Trashed { gone: true }));
     assert_eq!(bench.lost(), [handle()]);
+}
+
+/// Answers the heartbeat under way: this one's replica is garbage.
+fn name_as_garbage(bench: &mut Bench, handle: ChunkHandle) {
+    let (beat, _) = bench.heartbeat();
+    let garbage = vec![Garbage { handle, version: version(1) }];
+    let answer = HeartbeatAnswer { term: TERM, garbage, ..HeartbeatAnswer::default() };
+    bench.answer(beat, Ok(Response::Heartbeat(answer.into())));
+}
+
+#[test]
+fn what_is_named_again_while_it_goes_goes_once_and_nothing_comes_in_its_place_meanwhile() {
+    let mut bench = Bench::with_replica();
+    let trash = |bench: &mut Bench| {
+        let at = bench.jobs.iter().position(|(_, job)| matches!(job, ChunkJob::Trash { .. }));
+        at.and_then(|at| bench.jobs.remove(at)).map(|(id, _)| id)
+    };
+    name_as_garbage(&mut bench, handle());
+    let first = trash(&mut bench).expect("it goes");
+    name_as_garbage(&mut bench, handle());
+    assert_eq!(trash(&mut bench), None, "it is going");
+    // Its disk fails meanwhile: what its job says is still to come.
+    let now = Now { time: bench.time, wall: WallTime::default() };
+    bench.core.lose(now, &[handle()]);
+    bench.replies.clear();
+    let create = || Raise { create: true, ..raise(ChunkVersion::default(), version(2)) };
+    bench.ask(create());
+    let failure = bench.reply().1.expect_err("it may be going still");
+    assert_eq!((failure.code, failure.outcome), (ErrorCode::Busy, Outcome::NotDone));
+    bench.done(first, Ok(ChunkDone::Trashed { gone: true }));
+    bench.ask(create());
+    let (made, _) = bench.job();
+    bench.done(made, Ok(ChunkDone::Journaled));
+    assert!(bench.reply().1.is_ok(), "a new one");
 }

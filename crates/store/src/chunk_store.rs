@@ -260,6 +260,7 @@ impl ChunkStore {
         let mut made: BTreeMap<ChunkHandle, Chunk> = BTreeMap::new();
         for (handle, is_clone) in created {
             if self.holds(handle) || made.contains_key(&handle) {
+                assert!(!is_clone, "the bytes of {handle:?} here are not the clone's");
                 continue;
             }
             let chunk = if is_clone {
@@ -429,12 +430,19 @@ impl ChunkStore {
                 journal.append(&lines)?;
             }
             drop(journal);
-            for (handle, version, chunk) in going {
+            let mut known = locked(&self.chunks);
+            for (handle, _, chunk) in &mut going {
                 chunk.gone = true;
-                locked(&self.chunks).remove(&handle);
-                self.directory.close(handle);
-                throw_away(self.disk(), handle, version).map_err(disk_error)?;
+                known.remove(handle);
+                self.directory.close(*handle);
             }
+            drop(known);
+            // Files that cannot be moved are moved by the next start, if nothing has their names.
+            let moved: Vec<Result<(), IoFailure>> = going
+                .iter()
+                .map(|(handle, version, _)| throw_away(self.disk(), *handle, *version))
+                .collect();
+            moved.into_iter().collect::<Result<(), _>>().map_err(disk_error)?;
             Ok(newer)
         })
     }

@@ -1,8 +1,9 @@
 //! Reading a replica's bytes with their checksums (GFS §5.2).
 //!
 //! ```text
-//!   asked        ├───────────────┤
-//!   blocks   |........|........|........|     more than two: all of them travel, as stored
+//!   asked        ├───────────────────┤
+//!   blocks   |........|........|........|     what travels is what was asked for
+//!                cut     whole    cut
 //! ```
 //! - B1: a whole block travels with its stored checksum; whoever receives it verifies it.
 //! - B2: a block that is cut is verified here first, and the piece gets a checksum of its own.
@@ -19,13 +20,14 @@ use cairn_format::{
     ChunkHead, block_checksum_offset, decode_block_checksum, decode_block_checksums,
 };
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Times that a block is read before it counts as unreadable.
 const READS_MAX: u32 = 3;
 
-/// Blocks beyond which a range is widened to whole ones.
-const BLOCKS_CUT_MAX: u64 = 2;
+/// Blocks that are copied, however they may be read: for so few a pipe is no gain.
+const BLOCKS_COPIED_MAX: u64 = 2;
 /// Bytes that another server is given at once, unless a single block is larger.
 const FETCH_SIZE_MAX: u64 = 4 << 20;
 
@@ -247,38 +249,27 @@ pub(crate) fn read(
         return Ok(ReadDone { offset, ..ReadDone::default() });
     }
     let block_size = u64::from(head.block_size);
-    let blocks = offset / block_size..(end - 1) / block_size + 1;
-    let stored = stored_checksums(files, head, blocks.clone())?;
-    let whole = blocks.start * block_size..block_range(head, blocks.end - 1).end;
-    let size = memory(whole.end - whole.start);
-    if blocks.end - blocks.start > BLOCKS_CUT_MAX {
-        let payload = match how {
-            ReadMode::Hold => files.data.hold(whole.start, size).map_err(disk_error)?,
-            ReadMode::Copy => None,
-        };
-        let payload = match payload {
-            Some(held) => Payload::Held(held),
-            None => Payload::Bytes(stored_bytes(files, head, whole.start, size, pool)?),
-        };
-        let checksums = BlockChecksums(stored);
-        return Ok(ReadDone { offset: whole.start, payload, checksums });
-    }
-    let bytes = stored_bytes(files, head, whole.start, size, pool)?;
-    let mut checksums = Vec::with_capacity(stored.len());
-    for (block, stored) in blocks.zip(stored) {
+    let (first, last) = (offset / block_size, (end - 1) / block_size);
+    let mut checksums = stored_checksums(files, head, first..last + 1)?;
+    let mut block_bytes = Vec::new();
+    for block in BTreeSet::from([first, last]) {
         let range = block_range(head, block);
         let piece = range.start.max(offset)..range.end.min(end);
-        let at =
-            |range: &Range<u64>| memory(range.start - whole.start)..memory(range.end - whole.start);
-        if piece == range {
-            checksums.push(stored);
-        } else if crc32c(&bytes[at(&range)]) == stored {
-            checksums.push(crc32c(&bytes[at(&piece)]));
-        } else {
-            return Err(ChunkError::Corrupt { offset: range.start });
+        if piece != range {
+            read_block_into(files, head, block, &mut block_bytes)?;
+            let cut = memory(piece.start - range.start)..memory(piece.end - range.start);
+            checksums[memory(block - first)] = crc32c(&block_bytes[cut]);
         }
     }
-    let payload = bytes.slice(memory(offset - whole.start)..memory(end - whole.start));
-    let checksums = BlockChecksums(checksums);
-    Ok(ReadDone { offset, payload: payload.into(), checksums })
+    let size = memory(end - offset);
+    let is_large = last - first >= BLOCKS_COPIED_MAX;
+    let held = match how {
+        ReadMode::Hold if is_large => files.data.hold(offset, size).map_err(disk_error)?,
+        ReadMode::Hold | ReadMode::Copy => None,
+    };
+    let payload = match held {
+        Some(held) => Payload::Held(held),
+        None => Payload::Bytes(stored_bytes(files, head, offset, size, pool)?),
+    };
+    Ok(ReadDone { offset, payload, checksums: BlockChecksums(checksums) })
 }

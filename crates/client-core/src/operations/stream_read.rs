@@ -112,7 +112,7 @@ impl StreamRead {
             while size > 0 {
                 let before = last_of.get(&handle).copied().filter(|run| {
                     let run = self.runs[*run];
-                    run.offset + run.size == chunk_offset && run.size < PIECE_SIZE
+                    run.offset + run.size == chunk_offset && chunk_offset % PIECE_SIZE != 0
                 });
                 let run = before.unwrap_or(self.runs.len());
                 if before.is_none() {
@@ -127,7 +127,8 @@ impl StreamRead {
                     last_of.insert(handle, run);
                 }
                 let range = &mut self.runs[run];
-                let taken = size.min(PIECE_SIZE - range.size);
+                // It ends where a block does: of a block that is cut both parts are verified.
+                let taken = size.min(PIECE_SIZE - chunk_offset % PIECE_SIZE);
                 self.parts.push(PartOfRun { run, at: range.size, size: taken });
                 range.size += taken;
                 (offset, chunk_offset, size) = (offset + taken, chunk_offset + taken, size - taken);

@@ -6,8 +6,8 @@
 //!
 //! - DR1: a server may be switched off when it has told all that it holds, holds no replica of any
 //!   chunk, and nothing that was on its way to it can make one any more.
-//! - DR2: one that is away then is off, and nobody misses it. So is one that died before, once no
-//!   chunk lacks a replica.
+//! - DR2: one that is away then is off, and nobody misses it. So is one that died before, as long
+//!   as no chunk lacks a replica, unless it kept something when it was heard of last.
 
 use crate::job_pace::JobPace;
 use crate::repair::Repair;
@@ -30,8 +30,12 @@ struct DrainProgress {
     since: Time,
     /// Replicas that it holds.
     left: u64,
-    /// It was empty when it was seen last, or nobody misses what it held (DR2).
+    /// Chunks that it kept for a person when it was heard of last.
+    kept: usize,
+    /// It was empty when it was heard of last (DR1).
     emptied: bool,
+    /// Nobody misses it while it is away (DR2).
+    is_off: bool,
     pace: JobPace,
 }
 
@@ -156,7 +160,8 @@ impl Drains {
         for DrainOrder { server, .. } in view.state.known_servers().duties().drains() {
             let left = held.get(server).copied().unwrap_or(0);
             let (since, pace) = (view.now.time, JobPace::default());
-            let fresh = || DrainProgress { since, left, emptied: false, pace };
+            let (kept, emptied, is_off) = (0, false, false);
+            let fresh = || DrainProgress { since, left, kept, emptied, is_off, pace };
             let progress = self.by_server.entry(*server).or_insert_with(fresh);
             progress.pace.is_at_work(view.now);
             if left < progress.left {
@@ -165,12 +170,14 @@ impl Drains {
             progress.left = left;
             match view.fleet.servers().state(view.now.time, *server) {
                 Some(ServerState::Live) => {
+                    progress.kept = view.fleet.unknown_count_of(*server);
                     progress.emptied = is_emptied(view, repair, *server, progress.since);
+                    progress.is_off = progress.emptied;
                 }
                 Some(ServerState::Silent) => {}
                 Some(ServerState::Dead) | None => {
-                    let kept = view.fleet.unknown_count_of(*server);
-                    progress.emptied |= kept == 0 && repair.lacks_nothing(view);
+                    let is_missed = progress.kept > 0 || !repair.lacks_nothing(view);
+                    progress.is_off = progress.emptied || !is_missed;
                 }
             }
         }
@@ -195,13 +202,13 @@ impl Drains {
         let Some(progress) = self.by_server.get(&server) else { return false };
         match view.fleet.servers().state(view.now.time, server) {
             Some(ServerState::Live) => is_emptied(view, repair, server, progress.since),
-            _ => progress.emptied,
+            _ => progress.is_off,
         }
     }
 
     /// Whether a server that is away is off (DR2).
     pub(super) fn is_off(&self, server: ServerId) -> bool {
-        self.by_server.get(&server).is_some_and(|progress| progress.emptied)
+        self.by_server.get(&server).is_some_and(|progress| progress.is_off)
     }
 
     /// Why servers cannot be emptied: a code and a line for each, for `Status`.
@@ -242,8 +249,13 @@ impl Drains {
                 (JobState::Done, "it may be switched off".to_owned())
             }
             Some(ServerState::Dead) | None => {
-                let note = "it is dead: what it held is copied from others, as far as they have it";
-                (JobState::Waiting, note.to_owned())
+                let kept = self.by_server.get(&server).map_or(0, |progress| progress.kept);
+                let note = match kept {
+                    0 => "it is dead: what it held is copied from others, as far as they have it"
+                        .to_owned(),
+                    _ => format!("it is dead, and has {kept} lost chunks that it kept: start it"),
+                };
+                (JobState::Waiting, note)
             }
             Some(ServerState::Silent) => (JobState::Waiting, "it is silent".to_owned()),
             Some(ServerState::Live) => match why_stuck(view, repair, server, progress.left) {

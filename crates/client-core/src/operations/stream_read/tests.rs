@@ -111,6 +111,25 @@ fn what_a_range_has_of_each_chunk_is_read_at_once_up_to_what_is_committed() {
 }
 
 #[test]
+fn a_long_run_is_cut_where_blocks_end() {
+    const KIB: u64 = 1 << 10;
+    let mut client = opened(100);
+    let size = 2500 * KIB;
+    let done = client.start(read(0, size));
+    tell_extents(
+        &mut client,
+        0,
+        size,
+        &[(0, 900 * KIB, 1, 300 * KIB), (900 * KIB, 1600 * KIB, 1, 1200 * KIB)],
+    );
+    let mut reads: Vec<(u64, u64)> =
+        (0..3).map(|_| send(&mut client)).map(|it| (it.offset / KIB, it.size / KIB)).collect();
+    reads.sort_unstable();
+    assert_eq!(reads, [(300, 724), (1024, 1024), (2048, 752)]);
+    assert_eq!(bytes_read(&done), bytes_of(1, 300 * KIB, size));
+}
+
+#[test]
 fn an_open_brings_where_the_bytes_are_and_the_master_is_asked_nothing_more_to_read_them() {
     let mut client = connected();
     client.start(Operation::Open(Open::default().into()));

@@ -175,6 +175,39 @@ fn a_server_that_was_emptied_and_is_off_is_missed_by_nobody_after_a_restart_too(
 }
 
 #[test]
+fn a_drained_server_that_died_is_missed_where_it_kept_something_or_others_die_too() {
+    for keeps in [false, true] {
+        let (mut world, grant, all) = World::settled(5);
+        let gone = members(&grant)[0];
+        world.drain(gone);
+        world.pass(500, &all);
+        world.copy_all();
+        world.pass(250, &all);
+        world.accept_raises(&[]);
+        let lost = ReplicaReport {
+            handle: ChunkHandle::of(grant.handle.term(), 5000),
+            length: 7,
+            ..report(&grant)
+        };
+        let kept = if keeps { vec![lost] } else { vec![] };
+        assert_eq!(world.beat(gone, kept, vec![]).garbage, []);
+        let left = others(&all, &[gone]);
+        world.pass(6500, &left);
+        let (state, note) = world.drain_job();
+        if keeps {
+            assert!(state == JobState::Waiting && note.contains("has 1 lost chunks"), "{note}");
+            assert!(world.reason("SERVERS_DEAD").is_some(), "it is needed");
+            continue;
+        }
+        assert!(state == JobState::Done && note.contains("--forget"), "{note}");
+        // What nobody missed is missed again where there is less of it.
+        let also = members(&grant)[1];
+        world.pass(6500, &others(&left, &[also]));
+        assert_eq!(world.drain_job().0, JobState::Waiting, "it may have the last of something");
+    }
+}
+
+#[test]
 fn what_no_server_can_take_waits_for_a_server_and_not_for_its_turn() {
     for full in [true, false] {
         let (mut world, grant, all) = World::settled(4);
