@@ -8,7 +8,9 @@ use crate::exit_codes::Exit;
 use std::path::{Path, PathBuf};
 
 /// Either of these is in every directory that a server has opened.
-const OURS: [&str; 2] = ["lock", "identity"];
+const OURS: [&str; 2] = ["lock", IDENTITY];
+/// In every directory of a server that has joined a cell.
+const IDENTITY: &str = "identity";
 /// What a file system makes by itself.
 const NOBODYS: &str = "lost+found";
 
@@ -32,6 +34,13 @@ pub(crate) fn check_ours(data: &Path) -> Result<(), Cause> {
         );
         Err(Cause::new(Exit::Local, why, "name an empty directory"))
     })
+}
+
+/// Whether the directory is missing of a server that has others already: its disk is not mounted,
+/// or a person has yet to make it. Made here, it would be a hole where a disk was.
+pub(crate) fn is_missing(data: &Path, all: &[PathBuf]) -> bool {
+    let has_a_past = |it: &PathBuf| it.join(IDENTITY).exists();
+    !data.exists() && all.iter().any(has_a_past)
 }
 
 /// Refuses directories that are one, or lie in each other (DD2).

@@ -5,7 +5,7 @@
 
 use crate::cell_address::check_listen;
 use crate::cli_error::{Cause, CliError, Doing};
-use crate::data_directory::check_ours;
+use crate::data_directory::{check_ours, is_missing};
 use crate::exit_codes::Exit;
 use crate::fresh_seed::fresh_seed;
 use crate::http::{PartSeen, ServerSeen};
@@ -402,7 +402,11 @@ fn open_disks(all: &[PathBuf], descriptors: DescriptorShare) -> Result<Vec<Arc<d
     let (mut disks, mut unopened) = (Vec::<Arc<dyn Disk>>::new(), Vec::new());
     for data in all {
         check_ours(data)?;
-        match OsDisk::open_within(data, descriptors.files_per_directory) {
+        let opened = match is_missing(data, all) {
+            true => Err(IoFailure::NotFound),
+            false => OsDisk::open_within(data, descriptors.files_per_directory),
+        };
+        match opened {
             Ok(disk) => disks.push(Arc::new(disk)),
             Err(failure) => {
                 unopened.push(not_opened(data, &failure));

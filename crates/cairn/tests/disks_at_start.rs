@@ -124,6 +124,29 @@ fn a_server_starts_without_a_directory_whose_files_have_rotted_and_its_chunks_ar
 }
 
 #[test]
+fn a_server_starts_without_a_directory_that_is_not_there_and_makes_none_in_its_place() {
+    let aside = |disk: &Path| disk.with_extension("unmounted");
+    let broken = |disk: &Path| rename(disk, aside(disk)).expect("renames");
+    let mended = |disk: &Path| {
+        assert!(!disk.exists(), "a hole where a disk was");
+        rename(aside(disk), disk).expect("renames");
+    };
+    starts_without(broken, mended, "no such file");
+}
+
+#[test]
+fn a_new_directory_of_a_server_with_others_is_taken_in_once_a_person_has_made_it() {
+    let mut it = TwoDisks::start();
+    it.cell.chunkservers[0].kill();
+    std::fs::remove_dir_all(&it.other).expect("removes");
+    it.restart();
+    await_until("a failed directory", || it.server()["disk_failed_count"] == 1);
+    std::fs::create_dir(&it.other).expect("makes");
+    await_until("no failed directory", || it.server()["disk_failed_count"] == 0);
+    it.await_whole();
+}
+
+#[test]
 fn a_server_starts_without_a_directory_that_is_none_and_its_chunks_are_copied() {
     let aside = |disk: &Path| disk.with_extension("away");
     let broken = |disk: &Path| {

@@ -335,7 +335,7 @@ impl ChunkCore {
         sync_idle(&mut self.table, &mut self.out, now.time);
         self.with_clones(now, Clones::tick);
         if self.settings.are_told() {
-            self.scrub.tick(now, &self.table, &mut self.out);
+            self.scrub.tick(now, &mut self.table, &mut self.out);
             self.second_looks.tick(now, &self.table, &mut self.out);
         }
         self.with_link(now, MasterLink::tick);

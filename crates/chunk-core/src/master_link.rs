@@ -464,9 +464,7 @@ impl MasterLink {
         if self.beats.is_multiple_of(TRASH_EVERY) {
             self.trash.begin((cx.now, config), cx.out);
         }
-        for handle in cx.table.take_unnoted_damage() {
-            cx.out.journal(DiskPurpose::DamageNoted(handle), JournalEntry::Damaged(handle));
-        }
+        cx.table.journal_damage(cx.out);
         let (capacity, used) = self.space.sum();
         let request = Heartbeat {
             server: cx.me.at.server,

@@ -4,9 +4,10 @@
 //!   damaged, and those touched since the last tick. The others may be millions.
 //! - W2: what is watched, untold, uncounted or unsynced is here.
 
+use crate::outbox::{DiskPurpose, Outbox};
 use crate::replica::Replica;
 use crate::stored_replica::StoredReplica;
-use cairn_env::{ChunkResult, ConnectionId};
+use cairn_env::{ChunkResult, ConnectionId, JournalEntry};
 use cairn_protocol::{ErrorCode, Failure, HeldLease, ReplicaReport};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, LeaseId, Time};
@@ -254,12 +255,13 @@ impl ReplicaTable {
         self.noted.insert(handle);
     }
 
-    /// Those of which no journal knows that they are damaged; one does from here on.
-    pub(crate) fn take_unnoted_damage(&mut self) -> Vec<ChunkHandle> {
-        let damaged = self.damaged().into_iter();
-        let unnoted: Vec<_> = damaged.filter(|handle| !self.noted.contains(handle)).collect();
-        self.noted.extend(&unnoted);
-        unnoted
+    /// Of those that are damaged a journal is to know it, too.
+    pub(crate) fn journal_damage(&mut self, out: &mut Outbox) {
+        for handle in self.damaged() {
+            if self.noted.insert(handle) {
+                out.journal(DiskPurpose::DamageNoted(handle), JournalEntry::Damaged(handle));
+            }
+        }
     }
 
     /// A journal has taken that it is damaged, or has not: its disk may be full. A restart would

@@ -6,7 +6,8 @@
 //!                          └─► a bad block: the replica is damaged; the rest of it is not read
 //! ```
 //! - SB1: one part at a time is under way, and none while what was read lasts at the rate.
-//! - SB2: where it is stands in the journals now and then: a restart goes on from there.
+//! - SB2: where it is stands in the journals now and then, behind all that was found bad: a restart
+//!   goes on from there, and looks at nothing before it again in this round.
 
 use crate::client_load::{ClientLoad, time_at};
 use crate::outbox::{DiskPurpose, Outbox};
@@ -64,6 +65,8 @@ pub(crate) struct Scrub {
     /// Until then what was read lasts.
     due: Time,
     noted: Time,
+    /// It has got on since it was noted.
+    has_moved: bool,
     verified: u64,
     total: u64,
     /// The total is of this round, or of what a restart found of it.
@@ -73,10 +76,19 @@ pub(crate) struct Scrub {
 
 impl Scrub {
     pub(crate) fn new(settings: ScrubSettings, position: ScrubPosition) -> Self {
-        let (part, under_way) = (None, false);
-        let (due, noted) = (Time::default(), Time::default());
-        let (verified, total, is_counted, bad) = (0, 0, false, 0);
-        Self { settings, position, part, under_way, due, noted, verified, total, is_counted, bad }
+        Self {
+            settings,
+            position,
+            part: None,
+            under_way: false,
+            due: Time::default(),
+            noted: Time::default(),
+            has_moved: false,
+            verified: 0,
+            total: 0,
+            is_counted: false,
+            bad: 0,
+        }
     }
 
     /// How far it is, as heartbeats tell it.
@@ -91,7 +103,10 @@ impl Scrub {
     }
 
     /// Goes on, if it is time to.
-    pub(crate) fn tick(&mut self, now: Now, table: &ReplicaTable, out: &mut Outbox) {
+    pub(crate) fn tick(&mut self, now: Now, table: &mut ReplicaTable, out: &mut Outbox) {
+        if self.has_moved && now.time.since(self.noted) >= NOTE_EVERY {
+            self.note(now, table, out);
+        }
         if self.under_way || now.time < self.due || self.settings.rate == 0 {
             return;
         }
@@ -118,12 +133,12 @@ impl Scrub {
         self.start_part(now, table, out);
     }
 
-    fn start_part(&mut self, now: Now, table: &ReplicaTable, out: &mut Outbox) {
+    fn start_part(&mut self, now: Now, table: &mut ReplicaTable, out: &mut Outbox) {
         let here = self.position.handle;
         let next = table.behind(here).find(|replica| !replica.stored().is_damaged());
         let Some(handle) = next.map(|replica| replica.stored().handle()) else {
             self.position.handle = END;
-            return self.note(now, out);
+            return self.note(now, table, out);
         };
         let known = self.part.filter(|part| part.handle == handle);
         let part = known.unwrap_or(ScrubPart { handle, offset: 0 });
@@ -139,7 +154,6 @@ impl Scrub {
         now: Now,
         load: &ClientLoad,
         result: ChunkResult,
-        out: &mut Outbox,
     ) -> Option<ChunkHandle> {
         self.under_way = false;
         let ScrubPart { handle, .. } = self.part.expect("a part was under way");
@@ -164,16 +178,15 @@ impl Scrub {
         if self.part.is_none() {
             self.position.handle = handle;
         }
-        if now.time.since(self.noted) >= NOTE_EVERY {
-            self.note(now, out);
-        }
+        self.has_moved = true;
         self.bad += u64::from(!good);
         (!good).then_some(handle)
     }
 
     /// Keeps where it is (SB2).
-    fn note(&mut self, now: Now, out: &mut Outbox) {
-        self.noted = now.time;
+    fn note(&mut self, now: Now, table: &mut ReplicaTable, out: &mut Outbox) {
+        table.journal_damage(out);
+        (self.noted, self.has_moved) = (now.time, false);
         let ScrubPosition { began_ms, handle } = self.position;
         out.journal(DiskPurpose::Nobody, JournalEntry::Scrubbed { began_ms, handle });
     }

@@ -87,6 +87,22 @@ fn a_bad_block_is_told_to_the_master_and_noted_and_the_rest_of_the_replica_is_no
 }
 
 #[test]
+fn where_the_scrub_is_stands_behind_what_it_found_though_no_master_answers() {
+    let mut bench = Bench::with_two();
+    bench.noted();
+    bench.pass(Duration::from_millis(1));
+    // From here on no heartbeat goes out: no master has answered the last one.
+    bench.time = bench.time + Duration::from_secs(61);
+    bench.scrubbed(900, None, false);
+    let noted = bench.noted();
+    let at = |entry: &JournalEntry| noted.iter().position(|it| it == entry);
+    let found = at(&JournalEntry::Damaged(handle())).expect("a restart is to know it");
+    let began_ms = bench.wall_ms;
+    let is_behind = at(&JournalEntry::Scrubbed { began_ms, handle: handle() });
+    assert!(is_behind.is_some_and(|at| at > found), "{noted:?}");
+}
+
+#[test]
 fn what_a_full_disk_did_not_note_is_noted_again_until_a_journal_has_it() {
     let mut bench = Bench::with_two();
     bench.pass(Duration::from_millis(1));

@@ -28,6 +28,8 @@ use std::time::Duration;
 
 /// Between two slices.
 const SLICE_PAUSE: Duration = Duration::from_millis(5);
+/// Names and chunks in a slice where chunks may have many files, each of which is looked at.
+const SHARING_COUNT_MAX: u32 = 16;
 /// Names that are counted with each slice: a millisecond.
 const COUNTED_MAX: usize = 2048;
 
@@ -97,7 +99,9 @@ impl PolicyWork {
         }
         if let Some(job) = step.state.policies().job_behind(self.last) {
             self.last = job.id;
-            let (time, job, count) = (step.now.wall, job.id, SLICE_COUNT_MAX);
+            let shares = step.state.sharing().is_any_shared();
+            let count = if shares { SHARING_COUNT_MAX } else { SLICE_COUNT_MAX };
+            let (time, job) = (step.now.wall, job.id);
             self.slice = Some(step.out.propose(ApplyPolicy { time, job, count }));
         }
         true

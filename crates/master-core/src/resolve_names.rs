@@ -255,10 +255,22 @@ fn copied_anew(
 }
 
 fn resolve_set_policy(step: &mut Step<'_>, set: &SetPolicy) -> Result<Resolved, Failure> {
+    let entry = step.state.resolve(&set.path)?;
+    // A job takes the place of the one before, of which nothing may be lost.
+    let named = set.set.names().and(set.inherit);
+    let lacks = |parts| set.apply && named.any() && named.and(parts) != named;
+    if step.state.policies().jobs().any(|job| job.top == entry && lacks(job.parts)) {
+        let line = format!(
+            "{}: another part of its policies is being applied there: wait until 'cairn jobs' \
+             lists it no more, or name that part, too",
+            set.path
+        );
+        return Err(Failure::refused(ErrorCode::Busy, line));
+    }
     Ok(Resolved::Propose(Record::from(ChangePolicy {
         time: step.now.wall,
         mutation: set.mutation,
-        entry: step.state.resolve(&set.path)?,
+        entry,
         set: set.set,
         inherit: set.inherit,
         apply: set.apply,

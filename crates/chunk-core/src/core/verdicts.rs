@@ -31,11 +31,11 @@ impl ChunkCore {
         if let Ok(ChunkDone::Scrubbed { size, .. }) = &result {
             self.traffic.note_scrubbed(*size);
         }
-        let bad = self.scrub.on_done(now, &self.load, result, &mut self.out);
+        let bad = self.scrub.on_done(now, &self.load, result);
         // What is gone meanwhile is nobody's loss.
         if let Some(replica) = bad.and_then(|handle| self.table.touch(handle)) {
             replica.stored_mut().find_bad_block(&mut self.out);
         }
-        self.scrub.tick(now, &self.table, &mut self.out);
+        self.scrub.tick(now, &mut self.table, &mut self.out);
     }
 }

@@ -7,12 +7,12 @@ use cairn_master_core::record::{OpenChunk, RaiseLevel, Record};
 use cairn_master_core::{LogSpace, MasterCore, ProposalId};
 use cairn_protocol::{
     CancelJob, ErrorCode, GetPolicy, GetPolicyAnswer, JobStatus, ListJobs, PolicySource, Response,
-    SetPolicy, Stat,
+    SetPolicy, Snapshot, Stat,
 };
 use cairn_types::wire::Message;
 use cairn_types::{
-    ChunkHandle, ChunkIndex, EntryId, Identity, KEEP_FOR_EVER_MS, PolicyPartNames, PolicyParts,
-    Term,
+    CellConfig, ChunkHandle, ChunkIndex, EntryId, Identity, KEEP_FOR_EVER_MS, PolicyPartNames,
+    PolicyParts, Term,
 };
 
 /// A level alone.
@@ -348,6 +348,54 @@ fn a_job_ends_with_its_directory_and_begins_anew_with_another_word() {
     cell.pass(1_000);
     assert_eq!(cell.core.state().policies().jobs().count(), 0);
     assert_eq!(of(&cell, 2), 600 - of(&cell, 3) - of(&cell, 1), "what is deleted stays as it is");
+}
+
+#[test]
+fn what_is_being_applied_is_not_dropped_for_another_part() {
+    let mut cell = Cell::with_directories(&["/d"]);
+    let files: Vec<EntryId> =
+        (0..600).map(|number| cell.with_file(&format!("/d/{number}"))).collect();
+    cell.applies("/d", level(2));
+    cell.pass(5);
+    let synced = PolicyParts { synced: Some(true), ..PolicyParts::default() };
+    let set = cell.set_policy("/d", synced, true);
+    let refused = cell.ask(set).expect_err("the level of some files is still to come");
+    assert_eq!(refused.code, ErrorCode::Busy);
+    let set = cell.set_policy("/d", synced, false);
+    cell.ask(set).expect("it says nothing of what exists");
+    cell.applies("/d", PolicyParts { replication: Some(1), ..synced });
+    cell.pass(1_000);
+    cell.applies("/d", synced);
+    cell.pass(1_000);
+    let entry = |file: &EntryId| cell.core.state().entry(*file).expect("there");
+    assert!(files.iter().map(entry).all(|file| file.replication == 1 && file.synced));
+}
+
+#[test]
+fn slices_are_smaller_where_a_chunk_may_have_many_files() {
+    let looked_at = |shares: bool| {
+        let mut cell = Cell::with_directories(&["/d"]);
+        for number in 0..600 {
+            cell.with_file(&format!("/d/{number}"));
+        }
+        if shares {
+            let file = cell.with_file("/shared");
+            cell.open_chunks(file, 1);
+            let mut effects = Vec::new();
+            cell.core.raise_level(cell.now(), 1, &mut effects);
+            cell.collect(effects);
+            cell.commit();
+            cell.stand_still(CellConfig::tiny().longest_lease().as_millis() as u64);
+            let (from, to) = (path("/shared"), path("/copy"));
+            let wish = Snapshot { mutation: cell.mutation(), from, to, anew: None };
+            cell.ask(wish).expect("taken");
+        }
+        cell.applies("/d", level(2));
+        cell.pass(5);
+        cell.core.state().policies().jobs().next().expect("under way").looked_at
+    };
+    let (alone, beside) = (looked_at(false), looked_at(true));
+    assert!(beside > 0 && beside * 4 < alone, "{beside} beside snapshots, {alone} without");
 }
 
 #[test]

@@ -215,5 +215,7 @@ fn the_next_primary_is_shorter(script: &mut DrillScript) -> Verdict {
     if (next.primary, next.secondaries.as_slice()) != (shorter, &[longer]) {
         return Err(format!("{next:?} is the set, not {shorter:?} and {longer:?}"));
     }
+    // With it secondaries hear that the one before is acknowledged (R17).
+    script.append(1, file, b"third")?;
     all_give(script, &grant, &[b"First".as_slice(), &[b'x'; 500], b"second"].concat())
 }
