@@ -14,9 +14,9 @@ use crate::outbox::{
     CallPurpose, DiskPurpose, Finished, Outbox, ReplicaJob, WakePurpose, failure_of,
 };
 use crate::reads;
-use crate::replica::{AfterFailure, Replica};
+use crate::replica::Replica;
 use crate::replica_calls::on_replica_call;
-use crate::replica_change::WaitingChange;
+use crate::replica_change::{AfterFailure, WaitingChange};
 use crate::replica_context::ReplicaContext;
 use crate::replica_table::ReplicaTable;
 use crate::scrub::Scrub;
@@ -394,7 +394,7 @@ impl ChunkCore {
         job: ReplicaJob,
         result: ChunkResult,
     ) {
-        if let ReplicaJob::Apply | ReplicaJob::Journal | ReplicaJob::Stand = job {
+        if let ReplicaJob::Apply | ReplicaJob::Journal(_) | ReplicaJob::Stand = job {
             self.table.note_change(handle, now.time);
         }
         if let (ReplicaJob::Read { .. }, Ok(ChunkDone::Read(done))) = (&job, &result) {
@@ -412,8 +412,8 @@ impl ChunkCore {
             (ReplicaJob::Apply, Err(error)) => replica.on_apply_failed(cx, &error),
             (ReplicaJob::SyncToRaise, Ok(ChunkDone::Synced)) => replica.journal_raise(cx),
             (ReplicaJob::Stand, result) => after = replica.on_stood(cx, result),
-            (ReplicaJob::Journal, Ok(ChunkDone::Journaled)) => replica.on_journaled(cx),
-            (ReplicaJob::SyncToRaise | ReplicaJob::Journal, Err(error)) => {
+            (ReplicaJob::Journal(at), result) => after = replica.on_journal(cx, at, &result),
+            (ReplicaJob::SyncToRaise, Err(error)) => {
                 after = replica.on_change_failed(cx, &error.to_string());
             }
             (ReplicaJob::Read { to, range }, Ok(ChunkDone::Read(done))) => {

@@ -77,8 +77,8 @@ pub(crate) enum ReplicaJob {
     Apply,
     /// Its bytes come to disk, for a raise that leaves another one out.
     SyncToRaise,
-    /// Its version or close mark becomes durable.
-    Journal,
+    /// Its version, or its close mark at that version, becomes durable.
+    Journal(ChunkVersion),
     /// The disk says how it stands, after a change that failed half-way.
     Stand,
     /// Bytes for a reader.

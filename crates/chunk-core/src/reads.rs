@@ -36,7 +36,7 @@ use cairn_types::planted::{Rule, broken};
 use std::time::Duration;
 
 /// The most that one answer carries; a reader that wants more asks again. Far below the limit of
-/// a frame's payload, whole blocks at both ends included.
+/// a frame's payload.
 pub(crate) const READ_SIZE_MAX: u64 = 4 << 20;
 
 const _: () = assert!(READ_SIZE_MAX * 2 < cairn_protocol::PAYLOAD_SIZE_MAX as u64);

@@ -16,13 +16,13 @@ use crate::catch_up::{CatchUp, CatchUpProgress};
 use crate::extending::{ExtendUnderWay, check_extend};
 use crate::outbox::{DiskPurpose, Outbox, ReplicaJob, failure_of};
 use crate::primary::{LeaseEnd, Primary, PrimaryChange, check_grant};
-use crate::replica_change::{ChangeUnderWay, WaitingChange};
+use crate::replica_change::{AfterFailure, ChangeUnderWay, WaitingChange};
 use crate::replica_context::ReplicaContext;
 use crate::replica_role::ReplicaRole;
 use crate::secondary::{Secondary, SecondaryBatch, check_form, check_order, not_followed};
 use crate::stored_replica::StoredReplica;
 use bytes::Bytes;
-use cairn_env::{Caller, ChunkError, ChunkJob, ChunkResult, ConnectionId};
+use cairn_env::{Caller, ChunkDone, ChunkError, ChunkJob, ChunkResult, ConnectionId};
 use cairn_protocol::{
     Acknowledged, AcknowledgedAnswer, Append, ErrorCode, Extend, Failure, FetchAnswer, Forward,
     GrantLease, HeldLease, Probe, ProbeAnswer, Raise, RaiseAnswer, Response, RevokeLease,
@@ -31,15 +31,6 @@ use cairn_protocol::{
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{BlockChecksums, ChunkVersion, LeaseId, SerialNumber, Time};
 use std::collections::VecDeque;
-
-/// What is left of a replica whose change the disk refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AfterFailure {
-    /// The replica, as it was.
-    Kept,
-    /// Nothing: it was to be created.
-    NeverWas,
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Replica {
@@ -149,7 +140,7 @@ impl Replica {
         };
         if broken(Rule::R7) {
             cx.out.server_job(DiskPurpose::Nobody, ChunkJob::Journal(vec![]));
-            self.on_journaled(cx);
+            self.on_journal(cx, self.stored.version(), &Ok(ChunkDone::Journaled));
             return;
         }
         self.stored.journal_raise(cx.out, raise);
@@ -353,8 +344,19 @@ impl Replica {
         self.pump(cx);
     }
 
-    /// The journal holds what the change under way wanted it to hold.
-    pub(crate) fn on_journaled(&mut self, cx: &mut ReplicaContext<'_>) {
+    /// The journal holds what the change under way wanted it to hold, or has refused it.
+    pub(crate) fn on_journal(
+        &mut self,
+        cx: &mut ReplicaContext<'_>,
+        version: ChunkVersion,
+        result: &ChunkResult,
+    ) -> AfterFailure {
+        match result {
+            // The line was of a replica that stood here before this one.
+            _ if version != self.stored.version() => return AfterFailure::Kept,
+            Err(error) => return self.on_change_failed(cx, &error.to_string()),
+            Ok(_) => {}
+        }
         match self.change.take() {
             Some(ChangeUnderWay::Raise { from, raise }) => {
                 self.raised_at = cx.now;
@@ -376,6 +378,7 @@ impl Replica {
             other => self.change = other,
         }
         self.pump(cx);
+        AfterFailure::Kept
     }
 
     /// The disk did not take the bytes. What it refused before changing anything is answered, or
@@ -388,11 +391,9 @@ impl Replica {
                 self.as_primary(cx, |primary, stored, cx| {
                     primary.on_refused(stored, cx.out, error)
                 });
-                self.pump(cx);
             }
             Some(change) if change.is_just_refused(unchanged) => {
                 change.refuse(cx.out, failure_of(error));
-                self.pump(cx);
             }
             change => {
                 self.stored.fail_half_way(cx.out);
@@ -400,6 +401,7 @@ impl Replica {
                 self.on_change_failed(cx, &error.to_string());
             }
         }
+        self.pump(cx);
     }
 
     /// The disk refused; what was under way is answered as a failure.
@@ -437,8 +439,6 @@ impl Replica {
             cx.out.refuse(from, failure.clone());
         }
     }
-
-    // The lease.
 
     /// Lets the primary go on, if the lease is still held that the change was made for (X3).
     fn as_primary(

@@ -32,6 +32,15 @@ pub(crate) enum ChangeUnderWay {
     CatchingUp { catch_up: Box<CatchUp>, from: Caller, then: Box<WaitingChange> },
 }
 
+/// What is left of a replica whose change the disk refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterFailure {
+    /// The replica, as it was.
+    Kept,
+    /// Nothing: it was to be created.
+    NeverWas,
+}
+
 impl ChangeUnderWay {
     /// Whether nothing but an answer comes of it where the disk did not take the bytes, and changed
     /// nothing, or not.

@@ -30,8 +30,8 @@ pub(crate) struct ReplicaTable {
     untold: BTreeSet<ChunkHandle>,
     /// Changed, or gone, since this was asked for last; none while nobody asks.
     changed: Option<BTreeSet<ChunkHandle>>,
-    /// Damaged, as a journal knows.
-    noted: BTreeSet<ChunkHandle>,
+    /// Damaged, and a journal was told so; whether it has it, durably.
+    noted: BTreeMap<ChunkHandle, bool>,
     /// Turned out to be sound; told until a master has heard of it.
     sound: BTreeSet<ChunkHandle>,
     /// Gone with their disk, and no master was told so.
@@ -252,23 +252,32 @@ impl ReplicaTable {
     /// A journal knows that it is damaged.
     pub(crate) fn note_damage(&mut self, handle: ChunkHandle) {
         assert!(self.replicas.contains_key(&handle), "{handle:?} is not here");
-        self.noted.insert(handle);
+        self.noted.insert(handle, true);
     }
 
     /// Of those that are damaged a journal is to know it, too.
     pub(crate) fn journal_damage(&mut self, out: &mut Outbox) {
         for handle in self.damaged() {
-            if self.noted.insert(handle) {
+            self.noted.entry(handle).or_insert_with(|| {
                 out.journal(DiskPurpose::DamageNoted(handle), JournalEntry::Damaged(handle));
-            }
+                false
+            });
         }
+    }
+
+    /// Whether a restart would know of all that is damaged.
+    pub(crate) fn is_damage_kept(&self) -> bool {
+        self.damaged().iter().all(|handle| self.noted.get(handle) == Some(&true))
     }
 
     /// A journal has taken that it is damaged, or has not: its disk may be full. A restart would
     /// count it as good then, so that it is noted again with the next heartbeat.
     pub(crate) fn on_damage_noted(&mut self, handle: ChunkHandle, result: &ChunkResult) {
-        if result.is_err() {
-            self.noted.remove(&handle);
+        match self.noted.get_mut(&handle) {
+            Some(kept) if result.is_ok() => *kept = true,
+            Some(_) => drop(self.noted.remove(&handle)),
+            // It is gone, or sound again.
+            None => {}
         }
     }
 

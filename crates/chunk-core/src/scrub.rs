@@ -137,7 +137,7 @@ impl Scrub {
         let here = self.position.handle;
         let next = table.behind(here).find(|replica| !replica.stored().is_damaged());
         let Some(handle) = next.map(|replica| replica.stored().handle()) else {
-            self.position.handle = END;
+            (self.position.handle, self.has_moved) = (END, true);
             return self.note(now, table, out);
         };
         let known = self.part.filter(|part| part.handle == handle);
@@ -185,8 +185,13 @@ impl Scrub {
 
     /// Keeps where it is (SB2).
     fn note(&mut self, now: Now, table: &mut ReplicaTable, out: &mut Outbox) {
+        self.noted = now.time;
         table.journal_damage(out);
-        (self.noted, self.has_moved) = (now.time, false);
+        if !table.is_damage_kept() {
+            // Its time comes again.
+            return;
+        }
+        self.has_moved = false;
         let ScrubPosition { began_ms, handle } = self.position;
         out.journal(DiskPurpose::Nobody, JournalEntry::Scrubbed { began_ms, handle });
     }

@@ -430,7 +430,7 @@ impl StoredReplica {
     pub(crate) fn journal(&self, out: &mut Outbox, create: bool, close: bool) {
         let (handle, version) = (self.handle, self.version);
         let entry = JournalEntry::Raise { handle, version, create, close };
-        out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal), entry);
+        out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal(version)), entry);
     }
 
     /// The same as a raise wants it: a clone becomes a replica by it (R30).
@@ -441,7 +441,7 @@ impl StoredReplica {
             return self.journal(out, create, close);
         }
         let entry = JournalEntry::Adopt { handle, version, close };
-        out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal), entry);
+        out.journal(DiskPurpose::Replica(handle, ReplicaJob::Journal(version)), entry);
     }
 
     /// Brings what is stored to disk.

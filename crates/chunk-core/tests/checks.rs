@@ -168,3 +168,26 @@ fn what_is_named_again_while_it_goes_goes_once_and_nothing_comes_in_its_place_me
     bench.done(made, Ok(ChunkDone::Journaled));
     assert!(bench.reply().1.is_ok(), "a new one");
 }
+
+#[test]
+fn a_line_of_the_replica_before_says_nothing_of_the_one_that_is_here_now() {
+    for refused in [true, false] {
+        let mut bench = Bench::with_replica();
+        bench.jobs.clear();
+        bench.ask(raise(version(1), version(2)));
+        let (late, _) = bench.job();
+        let now = Now { time: bench.time, wall: WallTime::default() };
+        bench.core.lose(now, &[handle()]);
+        bench.jobs.clear();
+        bench.ask(Raise { create: true, ..raise(ChunkVersion::default(), version(3)) });
+        let (made, _) = bench.job();
+        // Whoever raised the one before was told that it is gone.
+        bench.replies.clear();
+        let result = if refused { Err(ChunkError::NoSuchChunk) } else { Ok(ChunkDone::Journaled) };
+        bench.done(late, result);
+        assert!(bench.replies.is_empty(), "it is not durable yet");
+        bench.done(made, Ok(ChunkDone::Journaled));
+        assert!(bench.reply().1.is_ok());
+        assert!(bench.heartbeat().1.held.iter().any(|it| it.handle == handle()), "it is here");
+    }
+}

@@ -91,15 +91,26 @@ fn where_the_scrub_is_stands_behind_what_it_found_though_no_master_answers() {
     let mut bench = Bench::with_two();
     bench.noted();
     bench.pass(Duration::from_millis(1));
-    // From here on no heartbeat goes out: no master has answered the last one.
+    let damaged = ChunkJob::Journal(vec![JournalEntry::Damaged(handle())]);
+    let began_ms = bench.wall_ms;
     bench.time = bench.time + Duration::from_secs(61);
     bench.scrubbed(900, None, false);
-    let noted = bench.noted();
-    let at = |entry: &JournalEntry| noted.iter().position(|it| it == entry);
-    let found = at(&JournalEntry::Damaged(handle())).expect("a restart is to know it");
-    let began_ms = bench.wall_ms;
-    let is_behind = at(&JournalEntry::Scrubbed { began_ms, handle: handle() });
-    assert!(is_behind.is_some_and(|at| at > found), "{noted:?}");
+    for refuses in [true, false] {
+        let at = bench.jobs.iter().position(|(_, job)| *job == damaged).expect("it is found");
+        let (id, _) = bench.jobs.remove(at).expect("it is there");
+        let is_place = |entry: &JournalEntry| matches!(entry, JournalEntry::Scrubbed { .. });
+        assert!(!bench.noted().iter().any(is_place), "a restart would not know of it");
+        if refuses {
+            bench.done(id, Err(ChunkError::Disk(DiskError::NoSpace)));
+            bench.pass(Duration::from_secs(61));
+            bench.scrubbed(900, None, true);
+        } else {
+            bench.done(id, Ok(ChunkDone::Journaled));
+        }
+    }
+    bench.pass(Duration::from_secs(61));
+    let end = ChunkHandle::new(u64::MAX);
+    assert!(bench.noted().contains(&JournalEntry::Scrubbed { began_ms, handle: end }));
 }
 
 #[test]

@@ -103,8 +103,8 @@ pub enum ChunkJob {
     },
     /// Appends to the journal and flushes; many at once share the flush.
     Journal(Vec<JournalEntry>),
-    /// Reads `size` bytes from `offset`, widened to whole blocks where the range spans more than
-    /// two blocks. Stored checksums for whole pieces; a piece that is cut is verified first.
+    /// Reads `size` bytes from `offset`. A whole block comes with its stored checksum; one that is
+    /// cut is verified first, and the piece of it comes with a checksum of its own.
     Read {
         /// Which chunk.
         handle: ChunkHandle,

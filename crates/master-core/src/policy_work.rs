@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Between two slices.
 const SLICE_PAUSE: Duration = Duration::from_millis(5);
 /// Names and chunks in a slice where chunks may have many files, each of which is looked at.
-const SHARING_COUNT_MAX: u32 = 16;
+const SHARING_COUNT_MAX: u32 = 64;
 /// Names that are counted with each slice: a millisecond.
 const COUNTED_MAX: usize = 2048;
 

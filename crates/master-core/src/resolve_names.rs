@@ -256,10 +256,13 @@ fn copied_anew(
 
 fn resolve_set_policy(step: &mut Step<'_>, set: &SetPolicy) -> Result<Resolved, Failure> {
     let entry = step.state.resolve(&set.path)?;
-    // A job takes the place of the one before, of which nothing may be lost.
+    // A job takes the place of the one before, of which nothing may be lost. That of a file has but
+    // one part.
     let named = set.set.names().and(set.inherit);
     let lacks = |parts| set.apply && named.any() && named.and(parts) != named;
-    if step.state.policies().jobs().any(|job| job.top == entry && lacks(job.parts)) {
+    let is_directory = step.state.entry(entry).is_some_and(|it| it.kind == EntryKind::Directory);
+    let mut jobs = step.state.policies().jobs();
+    if is_directory && jobs.any(|job| job.top == entry && lacks(job.parts)) {
         let line = format!(
             "{}: another part of its policies is being applied there: wait until 'cairn jobs' \
              lists it no more, or name that part, too",

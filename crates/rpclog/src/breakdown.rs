@@ -269,8 +269,8 @@ impl Breakdown {
     }
 }
 
-/// What of the range asked for came with the answer: whole blocks travel, and a file may end in
-/// the middle of what was asked for (BD3).
+/// What of the range asked for came with the answer: earlier builds sent whole blocks, and a file
+/// may end in the middle of what was asked for (BD3).
 pub(crate) fn bytes_read(read: &Read, reply: &RpcEntry) -> u64 {
     let offset = match reply.answered() {
         Some(Response::Read(answer)) => answer.offset,
@@ -330,7 +330,7 @@ mod tests {
         let mut log = TestLog::new(1, ROLE_CHUNKSERVER);
         let client = log.link(ROLE_CLIENT);
         let server = log.link(ROLE_CHUNKSERVER);
-        // Whole blocks travel: 100 bytes of the middle of one, in 4096 of payload.
+        // Whole blocks travelled: 100 bytes of the middle of one, in 4096 of payload.
         let read = |offset, size| Read { offset, size, ..Read::default() };
         let at = |offset| ReadAnswer { offset, ..ReadAnswer::default() };
         log.exchange(client, &read(5000, 100).into(), Ok((Response::Read(at(4096)), 4096)));

@@ -304,13 +304,16 @@ impl ChunkDisk {
         drop(places);
         let mut results = BTreeMap::<ChunkHandle, ChunkResult>::new();
         for (place, named) in by_store {
-            let newer = self.directories.at(place).trash(&named);
+            let store = self.directories.at(place);
+            let newer = store.trash(&named);
             for handle in named.into_keys() {
-                let gone = newer.as_ref().map(|newer| !newer.contains(&handle));
-                if gone == Ok(true) {
+                // Also where its files could not be moved.
+                let gone = !store.holds(handle);
+                if gone {
                     locked(&self.places).remove(&handle);
                 }
-                let result = gone.map(|gone| ChunkDone::Trashed { gone });
+                let result = if gone { Ok(()) } else { newer.as_ref().map(drop) };
+                let result = result.map(|()| ChunkDone::Trashed { gone });
                 results.insert(handle, result.map_err(Clone::clone));
             }
         }

@@ -7,7 +7,7 @@
 //! ```
 //! - B1: a whole block travels with its stored checksum; whoever receives it verifies it.
 //! - B2: a block that is cut is verified here first, and the piece gets a checksum of its own.
-//! - B3: whole blocks need not pass through this process: their pages are sent. A block that is
+//! - B3: what is read need not pass through this process: its pages are sent. A block that is
 //!   overwritten meanwhile would not match the checksum beside it, and who reads would find it bad
 //!   on every replica in turn; so a chunk whose bytes have been changed in place is copied.
 
@@ -226,7 +226,7 @@ pub(crate) fn read_differing(
     }
 }
 
-/// How whole blocks are read (B3).
+/// How more than a few blocks are read (B3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadMode {
     /// The file's own pages are sent.

@@ -7,7 +7,8 @@
 //! - DR1: a server may be switched off when it has told all that it holds, holds no replica of any
 //!   chunk, and nothing that was on its way to it can make one any more.
 //! - DR2: one that is away then is off, and nobody misses it. So is one that died before, as long
-//!   as no chunk lacks a replica, unless it kept something when it was heard of last.
+//!   as no chunk lacks a replica, unless it kept something when it last told this master all that
+//!   it holds.
 
 use crate::job_pace::JobPace;
 use crate::repair::Repair;
@@ -170,7 +171,11 @@ impl Drains {
             progress.left = left;
             match view.fleet.servers().state(view.now.time, *server) {
                 Some(ServerState::Live) => {
-                    progress.kept = view.fleet.unknown_count_of(*server);
+                    // One that is back has yet to tell what it keeps.
+                    let known = view.fleet.servers().get(*server);
+                    if known.is_some_and(|known| known.inventoried.is_some()) {
+                        progress.kept = view.fleet.unknown_count_of(*server);
+                    }
                     progress.emptied = is_emptied(view, repair, *server, progress.since);
                     progress.is_off = progress.emptied;
                 }

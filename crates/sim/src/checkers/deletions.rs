@@ -11,6 +11,8 @@
 //!   name, which somebody was told, was deleted once more.
 //! - DO2: what somebody was told is brought back is deleted no more, seen again or not; where
 //!   several deletions of one path are open, nobody can tell which of them that was.
+//! - DO3: where a move is asked for and not answered, what is seen where it begins may be where it
+//!   ends a moment later.
 
 use cairn_env_sim::{SeenRequest, WorldTime};
 use cairn_protocol::{BatchEntry, BatchResult, Failure, Rename, Request, Response};
@@ -39,6 +41,19 @@ struct AskedDeletion {
     mutation: MutationName,
 }
 
+/// What is at one of these paths may be elsewhere, too, if that is done.
+fn may_move(paths: &mut Vec<CellPath>, rename: &Rename) {
+    if paths.len() >= PLACES_MAX {
+        return;
+    }
+    let moved = paths.iter().filter(|path| path.is_within(&rename.from)).map(|path| {
+        let below = &path.as_str()[rename.from.as_str().len()..];
+        CellPath::parse(&format!("{}{below}", rename.to)).expect("a path of short names")
+    });
+    let moved: Vec<CellPath> = moved.filter(|path| !paths.contains(path)).collect();
+    paths.extend(moved);
+}
+
 /// What clients saw and asked.
 #[derive(Debug, Default)]
 pub(super) struct Deletions {
@@ -46,6 +61,8 @@ pub(super) struct Deletions {
     /// Where it may be, and when it was seen last.
     seen: BTreeMap<EntryId, (Vec<CellPath>, WorldTime)>,
     asked: Vec<AskedDeletion>,
+    /// Moves that nobody was told the end of (DO3).
+    moves: Vec<Rename>,
     /// Which path stands behind a hidden name.
     hidden: BTreeMap<String, CellPath>,
     /// Words that brought something back: each does so once, however often it is answered (R24).
@@ -82,16 +99,16 @@ impl Deletions {
         if rename.from.is_root() {
             return;
         }
-        for (paths, _) in self.seen.values_mut() {
-            if paths.len() >= PLACES_MAX {
-                continue;
-            }
-            let moved = paths.iter().filter(|path| path.is_within(&rename.from)).map(|path| {
-                let below = &path.as_str()[rename.from.as_str().len()..];
-                CellPath::parse(&format!("{}{below}", rename.to)).expect("a path of short names")
-            });
-            let moved: Vec<CellPath> = moved.filter(|path| !paths.contains(path)).collect();
-            paths.extend(moved);
+        self.seen.values_mut().for_each(|(paths, _)| may_move(paths, rename));
+        if self.moves.iter().all(|it| it.mutation != rename.mutation) {
+            self.moves.push(rename.clone());
+        }
+    }
+
+    fn move_answered(&mut self, rename: &Rename) {
+        self.moves.retain(|it| it.mutation != rename.mutation);
+        if rename.replace {
+            self.deletion_answered(&rename.to);
         }
     }
 
@@ -137,7 +154,7 @@ impl Deletions {
                     self.hidden.insert(done.hidden.clone(), delete.path.clone());
                 }
             }
-            (Request::Rename(rename), _) if rename.replace => self.deletion_answered(&rename.to),
+            (Request::Rename(rename), _) => self.move_answered(rename),
             (Request::Undelete(undelete), Ok(_))
                 if undelete.to.is_none() && !self.brought_back.contains(&undelete.mutation) =>
             {
@@ -161,7 +178,7 @@ impl Deletions {
     fn entry_answered(&mut self, both: (&BatchEntry, &BatchResult)) {
         match both {
             (BatchEntry::Delete(delete), _) => self.deletion_answered(&delete.path),
-            (BatchEntry::Rename(rename), _) if rename.replace => self.deletion_answered(&rename.to),
+            (BatchEntry::Rename(rename), _) => self.move_answered(rename),
             (BatchEntry::Create(create), BatchResult::Create(done)) => {
                 self.saw(&create.path, done.entry.id);
             }
@@ -187,7 +204,9 @@ impl Deletions {
 
     fn saw(&mut self, path: &CellPath, id: EntryId) {
         if !path.as_str().starts_with(HIDDEN) {
-            self.seen.insert(id, (vec![path.clone()], self.now));
+            let mut paths = vec![path.clone()];
+            self.moves.iter().for_each(|rename| may_move(&mut paths, rename));
+            self.seen.insert(id, (paths, self.now));
         }
     }
 
@@ -215,5 +234,45 @@ impl Deletions {
         }
         let (path, seen) = (&paths[0], seen.seconds());
         Err(format!("{path} was seen at {seen:.3}s, and not deleted long enough ago"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Deletions;
+    use cairn_env_sim::{NodeId, SeenRequest, WorldTime};
+    use cairn_protocol::{Delete, Rename, Request, Response, Stat, StatAnswer};
+    use cairn_types::{CellPath, Entry, EntryId, MutationName, MutationNumber, SessionId};
+    use std::time::Duration;
+
+    fn path(text: &str) -> CellPath {
+        CellPath::parse(text).expect("a path")
+    }
+
+    fn mutation(number: u64) -> MutationName {
+        MutationName { session: SessionId::new(1), number: MutationNumber::new(number) }
+    }
+
+    #[test]
+    fn what_is_seen_while_it_is_moved_may_be_deleted_where_it_goes() {
+        let file = EntryId::new(7);
+        let mut deletions = Deletions::default();
+        let at = |seconds: u64| WorldTime(seconds * 1_000_000_000);
+        let seen = |at, request| SeenRequest { at, from: NodeId(1), to: NodeId(0), request };
+        let rename = Rename { from: path("/a"), to: path("/b"), ..Rename::default() };
+        let moved = Request::from(Rename { mutation: mutation(1), ..rename });
+        let stat = Request::from(Stat { path: path("/a") });
+        let entry = Entry { id: file, ..Entry::default() };
+        deletions.delivered(&seen(at(1), &moved));
+        deletions.answered(
+            &seen(at(2), &stat),
+            &Ok(Response::Stat(StatAnswer { entry, ..StatAnswer::default() })),
+        );
+        let delete = Delete { path: path("/b"), mutation: mutation(2), ..Delete::default() };
+        let deleted = Request::from(delete);
+        deletions.delivered(&seen(at(3), &deleted));
+        deletions.delivered(&seen(at(9), &stat));
+        assert_eq!(deletions.may_go(file, Duration::from_secs(5)), Ok(()));
+        assert!(deletions.may_go(file, Duration::from_secs(7)).is_err(), "a shorter while ago");
     }
 }
