@@ -51,10 +51,10 @@ pub struct DiskImage {
 }
 
 impl DiskImage {
-    /// As it is once all that was written is on the disk.
+    /// As it is once all that was written is on the disk, whatever a sync has said of it.
     pub fn write_back(&mut self) {
-        self.files.lose_unsynced(&mut || Kept::Whole);
-        self.names.lose_unsynced(&mut || true);
+        self.files.write_back();
+        self.names.write_back();
     }
 }
 

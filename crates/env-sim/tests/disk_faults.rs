@@ -45,6 +45,23 @@ fn a_sync_that_lies_is_found_out_by_a_power_loss() {
 }
 
 #[test]
+fn an_image_that_is_written_back_holds_what_a_sync_that_lied_has_dropped() {
+    for seed in 0..20 {
+        let disk = SimDisk::new("sim", ROOM);
+        let file = synced_file(&disk, [1, 1]);
+        disk.set_faults(DiskFaults { lying_syncs_permille: 1000, ..DiskFaults::default() }, seed);
+        file.write_at(&[2; 2 * PAGE], 0).unwrap();
+        file.sync().unwrap();
+        let mut image = disk.image();
+        image.write_back();
+        disk.power_loss(&mut Random::new(1));
+        disk.restore(&image);
+        disk.power_loss(&mut Random::new(2));
+        assert_eq!(first_bytes(&disk), [2, 2]);
+    }
+}
+
+#[test]
 fn an_outage_takes_what_was_not_synced_and_is_another_mount() {
     let disk = SimDisk::new("sim", ROOM);
     let file = synced_file(&disk, [1, 1]);

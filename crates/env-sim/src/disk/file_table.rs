@@ -59,6 +59,11 @@ impl FileTable {
         Some(result)
     }
 
+    /// Whatever is in the page cache is on the disk.
+    pub(super) fn write_back(&mut self) {
+        self.files.iter_mut().flatten().for_each(|inode| inode.write_back());
+    }
+
     /// Keeps of each unsynced change of each file what `kept` says.
     pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> Kept) {
         self.files.iter_mut().flatten().for_each(|inode| inode.lose_unsynced(kept));

@@ -187,6 +187,12 @@ impl Inode {
         }
     }
 
+    /// Whatever is in the page cache is on the disk, what a sync that failed or lied has dropped too.
+    pub(super) fn write_back(&mut self) {
+        self.unsynced.clear();
+        self.durable = self.cached.clone();
+    }
+
     /// Keeps of each unsynced change what `kept` says; the page cache is empty afterwards.
     pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> Kept) {
         for change in self.unsynced.drain(..) {

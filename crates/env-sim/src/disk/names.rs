@@ -172,6 +172,12 @@ impl NameTable {
         }
     }
 
+    /// Whatever names there are now are on the disk.
+    pub(super) fn write_back(&mut self) {
+        self.unsynced.clear();
+        self.durable = self.cached.clone();
+    }
+
     /// Keeps each unsynced change or not, as `kept` says; what lay in a directory that is lost is
     /// lost too.
     pub(super) fn lose_unsynced(&mut self, kept: &mut dyn FnMut() -> bool) {
