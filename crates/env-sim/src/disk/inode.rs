@@ -187,7 +187,7 @@ impl Inode {
         }
     }
 
-    /// Whatever is in the page cache is on the disk, what a sync that failed or lied has dropped too.
+    /// Whatever is in the page cache is on the disk, also what a sync that failed or lied dropped.
     pub(super) fn write_back(&mut self) {
         self.unsynced.clear();
         self.durable = self.cached.clone();
