@@ -15,8 +15,9 @@
 //!   A balance that finds nothing to move waits for the same before it ends.
 //! - BL4: what clients write to all the time, and what nobody can copy, keeps no balance from its
 //!   end: whoever gives the order again later finds it.
-//! - BL5: what is moved brings both servers nearer to their shares: a chunk without bytes, which
-//!   would bring nobody nearer however often it was moved, stays where it is.
+//! - BL5: what is moved brings both servers nearer to their shares, perhaps past them: so moves come
+//!   to an end, and a server that has too much finds a taker where others lack less than a chunk. A
+//!   chunk without bytes would bring nobody nearer however often it was moved, and stays.
 //! - BL6: an order that comes while the end of the one before is on its way into the log is one of
 //!   its own, and comes to an end of its own.
 //! - BL7: nothing is begun and nothing concluded while a server is silent: it is back before long,
@@ -323,10 +324,10 @@ fn plan(
     let racks: BTreeSet<Rack> = counted.iter().filter_map(rack).collect();
     let stay: BTreeSet<Rack> =
         counted.iter().filter(|server| **server != from).filter_map(rack).collect();
+    let below = |it: &ServerShare| it.fair.saturating_sub(it.stored);
     let fits = |(server, it): &(&ServerId, &ServerShare)| {
-        let below = it.fair.saturating_sub(it.stored);
-        // BL5
-        let gets_on = bytes > 0 && below >= bytes && above(&from) >= bytes;
+        // BL5: half-way to as far on the other side.
+        let gets_on = bytes > 0 && below(it).min(above(&from)) > bytes / 2;
         let keeps_racks = || {
             let own = rack(server);
             own.is_some_and(|own| stay.len() + usize::from(!stay.contains(&own)) >= racks.len())
@@ -335,7 +336,6 @@ fn plan(
         let has_none = || view.fleet.locations().get(handle, **server).is_none();
         gets_on && (too_full || it.deficit() > 0) && keeps_racks() && known() && has_none()
     };
-    let below = |it: &ServerShare| it.fair.saturating_sub(it.stored);
     let to = shares
         .iter()
         .filter(fits)

@@ -348,6 +348,28 @@ fn a_fuller_server_gives_chunks_to_an_emptier_one_until_both_are_near_enough() {
     assert_eq!(world.state.known_servers().duties().balance(), None);
 }
 
+/// Of 8, 7, 6 and 6 chunks one is too many, and none lacks a whole one: the first gives it away all
+/// the same, and both are nearer.
+#[test]
+fn what_is_too_much_finds_a_taker_where_others_lack_less_than_a_chunk() {
+    let (mut world, grant, _) = World::settled(4);
+    tell_full(&mut world, &grant);
+    let empty = (1..=4).find(|id| !members(&grant).contains(id)).expect("one of four");
+    let chunk = world.state.config().chunk_size;
+    let mut members = members(&grant).into_iter();
+    let most = members.next().expect("a primary");
+    let rest: Vec<(u64, u64)> = members.zip([7 * chunk, 6 * chunk]).collect();
+    let stored = [vec![(most, 8 * chunk), (empty, 6 * chunk)], rest].concat();
+    world.request(7, Balance { threshold_permille: 100, dry_run: false });
+    world.commit();
+    for _ in 0..8 {
+        tell_stored(&mut world, &stored);
+        world.millis += 250;
+        world.wake_up();
+    }
+    assert_eq!(world.copy_all(), [empty]);
+}
+
 /// A run of CI: of four servers one kept a chunk more than its share and what is near enough.
 #[test]
 fn a_balance_ends_only_when_what_an_earlier_one_left_too_many_is_gone() {
