@@ -114,8 +114,12 @@ pub(crate) fn choose(
         None => {
             let stale = "name a stale one with --from, where that is better than nothing \
                          ('cairn explain' lists them)";
-            let of_set = |(_, it): &(ServerId, KnownReplica)| it.is_current(chunk.version);
-            let why = match view.fleet.locations().lost(handle).any(|it| of_set(&it)) {
+            // Whoever has just died is buried a moment later.
+            let is_away = |server| !view.fleet.servers().is_live(view.now.time, server);
+            let locations = view.fleet.locations();
+            let away = locations.of(handle).filter(|(server, _)| is_away(*server));
+            let mut held = away.chain(locations.lost(handle));
+            let why = match held.any(|(_, it)| it.is_current(chunk.version)) {
                 true => format!(
                     "no replica that is up to date can be reached; start one of the servers that \
                      held it ('cairn explain' names them); if none comes back, {stale}"

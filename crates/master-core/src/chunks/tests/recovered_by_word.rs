@@ -38,3 +38,21 @@ fn a_directory_and_a_chunk_that_nobody_knows_are_refused_for_good() {
         assert_eq!(world.code(7), Some(code), "{subject}");
     }
 }
+
+#[test]
+fn whoever_held_it_is_to_be_started_from_the_moment_that_all_are_dead() {
+    let (mut world, grant, all) = World::settled(3);
+    world.pass(10_000, &all);
+    for buried in [false, true] {
+        if buried {
+            world.pass(250, &[]);
+        } else {
+            // No time has passed for the master's own work.
+            world.millis += 10_000;
+        }
+        world.request(7, Recover { subject: grant.handle.short(), ..Recover::default() });
+        let Some(Err(failure)) = world.reply(7) else { panic!("nobody is there") };
+        let line = "start one of the servers that held it";
+        assert!(failure.message.contains(line), "buried: {buried}: {}", failure.message);
+    }
+}
