@@ -35,31 +35,46 @@ fn data_path() -> String {
     format!("chunks/07/{:016x}.chunk", HANDLE.get())
 }
 
+/// The same, which gives out the file's own pages, or copies once bytes were changed in place (B3).
+fn filled_for(disk: &SimDisk, copies: bool) -> (ChunkStore, Model) {
+    let (store, mut model) = filled(disk, 5000);
+    if copies {
+        model.take(&store, &write(100, vec![1; 10])).unwrap();
+    }
+    (store, model)
+}
+
 #[test]
 fn any_range_comes_as_it_was_asked_for_with_checksums_that_fit() {
-    let disk = new_disk();
-    let (store, model) = filled(&disk, 5000);
-    let content = &model.contents[1];
-    for offset in (0..5200).step_by(117) {
-        for size in [1, 500, 1024, 2048, 3000, 9000] {
-            let got = read(&store, offset, size).unwrap();
-            let end = (offset + size).min(5000);
-            if offset >= 5000 {
-                assert!(got.bytes.is_empty());
-                continue;
+    for copies in [false, true] {
+        let disk = new_disk();
+        let (store, model) = filled_for(&disk, copies);
+        let content = model.contents.last().unwrap();
+        for offset in (0..5200).step_by(117) {
+            for size in [1, 500, 1024, 2048, 3000, 9000] {
+                let got = read(&store, offset, size).unwrap();
+                let end = (offset + size).min(5000);
+                if offset >= 5000 {
+                    assert!(got.bytes.is_empty());
+                    continue;
+                }
+                assert_eq!(got.offset, offset);
+                assert_eq!(got.bytes, content[offset as usize..end as usize]);
+                assert!(got.verifies());
             }
-            assert_eq!(got.offset, offset);
-            assert_eq!(got.bytes, content[offset as usize..end as usize]);
-            assert!(got.verifies());
         }
     }
 }
 
 #[test]
 fn a_block_that_is_cut_is_verified_before_a_part_of_it_is_given_out() {
-    for (flipped, offset, size) in [(10, 100, 4000), (4090, 100, 3900), (4700, 100, 4500)] {
+    let ranges =
+        [(10, 100, 4000), (4090, 100, 3900), (4700, 100, 4500), (10, 600, 9), (10, 600, 900)];
+    for (copies, (flipped, offset, size)) in
+        [false, true].into_iter().flat_map(|copies| ranges.map(|range| (copies, range)))
+    {
         let disk = new_disk();
-        let (store, _) = filled(&disk, 5000);
+        let (store, _) = filled_for(&disk, copies);
         assert!(disk.flip_byte(&data_path(), flipped));
         let block = flipped / u64::from(BLOCK) * u64::from(BLOCK);
         assert_eq!(read(&store, offset, size).err(), Some(ChunkError::Corrupt { offset: block }));

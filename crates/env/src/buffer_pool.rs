@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// be still in the cache then.
 pub const SEGMENT_SIZE: usize = 256 << 10;
 const _: () = assert!(BLOCK_SIZE_MAX as usize <= SEGMENT_SIZE);
-/// A read's answer: a megabyte, or what another server fetches, whole blocks at both ends.
+/// What is read for an answer: a megabyte, widened to whole blocks at both ends.
 const ANSWER_SIZE: usize = (1 << 20) + (128 << 10);
 /// Idle bytes kept per size.
 const IDLE_BYTES_MAX: usize = 48 << 20;

@@ -20,7 +20,6 @@ use cairn_format::{
     ChunkHead, block_checksum_offset, decode_block_checksum, decode_block_checksums,
 };
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Times that a block is read before it counts as unreadable.
@@ -251,25 +250,47 @@ pub(crate) fn read(
     let block_size = u64::from(head.block_size);
     let (first, last) = (offset / block_size, (end - 1) / block_size);
     let mut checksums = stored_checksums(files, head, first..last + 1)?;
-    let mut block_bytes = Vec::new();
-    for block in BTreeSet::from([first, last]) {
+    let (start, size) = (first * block_size, memory(end - offset));
+    let cut: Vec<u64> = (first..=last)
+        .step_by(memory(last - first).max(1))
+        .filter(|block| {
+            let range = block_range(head, *block);
+            range.start < offset || end < range.end
+        })
+        .collect();
+    // B2
+    let mut cut_out = |block: u64, bytes: &[u8]| {
         let range = block_range(head, block);
         let piece = range.start.max(offset)..range.end.min(end);
-        if piece != range {
-            read_block_into(files, head, block, &mut block_bytes)?;
-            let cut = memory(piece.start - range.start)..memory(piece.end - range.start);
-            checksums[memory(block - first)] = crc32c(&block_bytes[cut]);
+        let sum = &mut checksums[memory(block - first)];
+        if *sum != crc32c(bytes) {
+            return Err(ChunkError::Corrupt { offset: range.start });
         }
-    }
-    let size = memory(end - offset);
-    let is_large = last - first >= BLOCKS_COPIED_MAX;
+        *sum = crc32c(&bytes[memory(piece.start - range.start)..memory(piece.end - range.start)]);
+        Ok(())
+    };
     let held = match how {
-        ReadMode::Hold if is_large => files.data.hold(offset, size).map_err(disk_error)?,
+        ReadMode::Hold if last - first >= BLOCKS_COPIED_MAX => {
+            files.data.hold(offset, size).map_err(disk_error)?
+        }
         ReadMode::Hold | ReadMode::Copy => None,
     };
-    let payload = match held {
-        Some(held) => Payload::Held(held),
-        None => Payload::Bytes(stored_bytes(files, head, offset, size, pool)?),
+    let payload = if let Some(held) = held {
+        for block in cut {
+            let range = block_range(head, block);
+            let size = memory(range.end - range.start);
+            cut_out(block, &stored_bytes(files, head, range.start, size, pool)?)?;
+        }
+        Payload::Held(held)
+    } else {
+        let whole = memory(block_range(head, last).end - start);
+        let bytes = stored_bytes(files, head, start, whole, pool)?;
+        for block in cut {
+            let range = block_range(head, block);
+            cut_out(block, &bytes[memory(range.start - start)..memory(range.end - start)])?;
+        }
+        let skipped = memory(offset - start);
+        Payload::Bytes(bytes.slice(skipped..skipped + size))
     };
     Ok(ReadDone { offset, payload, checksums: BlockChecksums(checksums) })
 }
