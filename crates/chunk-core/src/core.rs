@@ -356,7 +356,7 @@ impl ChunkCore {
         match purpose {
             DiskPurpose::Replica(handle, job) => self.on_replica_job(now, handle, job, result),
             DiskPurpose::Trashed(handle) => {
-                self.table.end_going(handle);
+                self.table.end_collecting(handle);
                 if let Ok(ChunkDone::Trashed { gone: true }) = result {
                     tell_deleted(&mut self.out, self.table.get(handle));
                     self.forget(now, handle, "it was garbage");
@@ -423,7 +423,7 @@ impl ChunkCore {
                 reads::on_fetch_done(replica, cx, to, done);
             }
             (ReplicaJob::Read { to, .. } | ReplicaJob::Fetch { to }, Err(error)) => {
-                replica.on_read_failed(cx, to, &error);
+                reads::on_read_failed(replica, cx, to, &error);
             }
             (ReplicaJob::Checksums, Ok(ChunkDone::Checksums { length, checksums })) => {
                 replica.on_checksums(cx, (length, checksums));
@@ -521,7 +521,7 @@ impl ChunkCore {
     /// Lets go of a replica that the master calls garbage: nothing newer than the version named,
     /// and nothing that takes part in a lease (R33).
     fn collect(&mut self, handle: ChunkHandle, version: ChunkVersion) {
-        if self.table.let_go(handle, version) {
+        if self.table.begin_collecting(handle, version) {
             let job = ChunkJob::Trash { handle, version };
             self.out.trash_job(DiskPurpose::Trashed(handle), job);
         }

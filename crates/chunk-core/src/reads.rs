@@ -20,13 +20,13 @@
 //! - of a stream's chunk what is committed is readable, whatever mark is here; who has less
 //!   gives what it has, and never zeros (R44).
 
-use crate::outbox::{AskedRange, KnownEnd, Outbox, ReplicaJob};
+use crate::outbox::{AskedRange, KnownEnd, Outbox, ReplicaJob, failure_of};
 use crate::primary::Primary;
 use crate::replica::Replica;
 use crate::replica_context::ReplicaContext;
 use crate::standing::Standing;
 use crate::stored_replica::StoredReplica;
-use cairn_env::{Caller, ChunkJob, ReadDone};
+use cairn_env::{Caller, ChunkError, ChunkJob, ReadDone};
 use cairn_protocol::{
     ChunkLength, ChunkLengthAnswer, ErrorCode, Failure, Fetch, FetchAnswer, Read, ReadAnswer,
     Response,
@@ -210,6 +210,17 @@ pub(crate) fn on_read_done(
         return;
     }
     view(replica, cx, range.known).serve(cx.out, to, range.end, done);
+}
+
+/// The disk refuses them: of a range that a reader asked for, or that another server fetches.
+pub(crate) fn on_read_failed(
+    replica: &mut Replica,
+    cx: &mut ReplicaContext<'_>,
+    to: Caller,
+    error: &ChunkError,
+) {
+    replica.stored_mut().learn_of(error);
+    cx.out.refuse(to, failure_of(error));
 }
 
 pub(crate) fn on_length(

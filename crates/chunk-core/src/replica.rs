@@ -391,9 +391,11 @@ impl Replica {
                 self.as_primary(cx, |primary, stored, cx| {
                     primary.on_refused(stored, cx.out, error)
                 });
+                self.pump(cx);
             }
             Some(change) if change.is_just_refused(unchanged) => {
                 change.refuse(cx.out, failure_of(error));
+                self.pump(cx);
             }
             change => {
                 self.stored.fail_half_way(cx.out);
@@ -401,7 +403,6 @@ impl Replica {
                 self.on_change_failed(cx, &error.to_string());
             }
         }
-        self.pump(cx);
     }
 
     /// The disk refused; what was under way is answered as a failure.
@@ -439,6 +440,8 @@ impl Replica {
             cx.out.refuse(from, failure.clone());
         }
     }
+
+    // The lease.
 
     /// Lets the primary go on, if the lease is still held that the change was made for (X3).
     fn as_primary(
@@ -546,16 +549,6 @@ impl Replica {
             Ok(()) => self.pump(cx),
             Err(failure) => cx.out.refuse(from, failure),
         }
-    }
-
-    pub(crate) fn on_read_failed(
-        &mut self,
-        cx: &mut ReplicaContext<'_>,
-        to: Caller,
-        error: &ChunkError,
-    ) {
-        self.stored.learn_of(error);
-        cx.out.refuse(to, failure_of(error));
     }
 
     /// Someone doubts a block: it is verified behind the mutations that are under way (R31).

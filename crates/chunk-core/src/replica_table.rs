@@ -36,9 +36,9 @@ pub(crate) struct ReplicaTable {
     sound: BTreeSet<ChunkHandle>,
     /// Gone with their disk, and no master was told so.
     lost: BTreeSet<ChunkHandle>,
-    /// The disk was asked to let go of them, and has not answered. None of these is taken in: what
-    /// it answers would be taken for an answer about the new one.
-    going: BTreeSet<ChunkHandle>,
+    /// Garbage that the disk was asked to throw away, and it has not answered. No replica of these
+    /// chunks is taken in: its answer would be taken for one about that.
+    collecting: BTreeSet<ChunkHandle>,
     /// Changed since they were last brought to disk, and when.
     unsynced: BTreeMap<ChunkHandle, Time>,
     /// Changed since their bytes were counted.
@@ -60,30 +60,31 @@ impl ReplicaTable {
 
     /// Refuses where the chunk has a replica here, or one that may be going still.
     pub(crate) fn check_absent(&self, handle: ChunkHandle) -> Result<(), Failure> {
-        if !self.replicas.contains_key(&handle) {
-            if !self.going.contains(&handle) {
-                return Ok(());
-            }
-            let why = format!("chunk {} is on its way to the trash; try again", handle.short());
+        let name = handle.short();
+        if self.replicas.contains_key(&handle) {
+            let why = format!("chunk {name} is here already");
+            return Err(Failure::not_done(ErrorCode::AlreadyExists, why));
+        }
+        if self.collecting.contains(&handle) {
+            let why = format!("chunk {name} is on its way to the trash; try again");
             return Err(Failure::not_done(ErrorCode::Busy, why));
         }
-        let why = format!("chunk {} is here already", handle.short());
-        Err(Failure::not_done(ErrorCode::AlreadyExists, why))
+        Ok(())
     }
 
-    /// Whether a replica goes from now on that the master calls garbage at that version (R33). One
-    /// that is going already is named again as often as it is told of.
-    pub(crate) fn let_go(&mut self, handle: ChunkHandle, version: ChunkVersion) -> bool {
+    /// Whether a replica is collected from now on that the master calls garbage at that version
+    /// (R33). One that is being collected is named again as often as it is told of.
+    pub(crate) fn begin_collecting(&mut self, handle: ChunkHandle, version: ChunkVersion) -> bool {
         let may_go = self.get(handle).is_some_and(|replica| {
             replica.can_go() && (replica.stored().version() <= version || broken(Rule::R33))
         });
-        may_go && self.going.insert(handle)
+        may_go && self.collecting.insert(handle)
     }
 
-    /// The disk has done with one that was to go. Nothing has come in its place meanwhile.
-    pub(crate) fn end_going(&mut self, handle: ChunkHandle) {
-        let was_going = self.going.remove(&handle);
-        assert!(was_going, "{handle:?} goes once");
+    /// The disk has answered. Nothing has come in its place meanwhile.
+    pub(crate) fn end_collecting(&mut self, handle: ChunkHandle) {
+        let was_collecting = self.collecting.remove(&handle);
+        assert!(was_collecting, "{handle:?} is collected once");
     }
 
     /// Makes room for a replica of a new chunk; the raise then gives it its version (R10).
