@@ -73,6 +73,15 @@ fn chunk_count(disk: &Path) -> usize {
     cairn_testkit::chunk_files(disk).expect("lists").len()
 }
 
+/// A disk is away, with all that it holds.
+fn set_aside(disk: &Path) {
+    rename(disk, disk.with_extension("away")).expect("renames");
+}
+
+fn put_back(disk: &Path) {
+    rename(disk.with_extension("away"), disk).expect("renames");
+}
+
 /// The first server is started while one of its directories is `broken`, and once more when it is
 /// `mended`.
 fn starts_without(broken: impl FnOnce(&Path), mended: impl FnOnce(&Path), why: &str) {
@@ -125,11 +134,10 @@ fn a_server_starts_without_a_directory_whose_files_have_rotted_and_its_chunks_ar
 
 #[test]
 fn a_server_starts_without_a_directory_that_is_not_there_and_makes_none_in_its_place() {
-    let aside = |disk: &Path| disk.with_extension("unmounted");
-    let broken = |disk: &Path| rename(disk, aside(disk)).expect("renames");
+    let broken = |disk: &Path| set_aside(disk);
     let mended = |disk: &Path| {
         assert!(!disk.exists(), "a hole where a disk was");
-        rename(aside(disk), disk).expect("renames");
+        put_back(disk);
     };
     starts_without(broken, mended, "no such file");
 }
@@ -148,14 +156,13 @@ fn a_new_directory_of_a_server_with_others_is_taken_in_once_a_person_has_made_it
 
 #[test]
 fn a_server_starts_without_a_directory_that_is_none_and_its_chunks_are_copied() {
-    let aside = |disk: &Path| disk.with_extension("away");
     let broken = |disk: &Path| {
-        rename(disk, aside(disk)).expect("renames");
+        set_aside(disk);
         write(disk, b"in its place").expect("writes");
     };
     let mended = |disk: &Path| {
         remove_file(disk).expect("removes");
-        rename(aside(disk), disk).expect("renames");
+        put_back(disk);
     };
     starts_without(broken, mended, "it exists already");
 }

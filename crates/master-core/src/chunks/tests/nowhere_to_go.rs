@@ -6,8 +6,8 @@ use super::{FILE, World, held, members, mutation, report, server};
 use crate::record::{AddFile, OpenChunk};
 use crate::state::ROOT;
 use cairn_protocol::{
-    Balance, Drain, DrainAnswer, ErrorCode, Explain, Heartbeat, JobKind, JobState, ListChunks,
-    ReplicaReport, Response, ServerDuty, WaitReason,
+    Balance, ChunkGrant, Drain, DrainAnswer, ErrorCode, Explain, Heartbeat, JobKind, JobState,
+    ListChunks, ReplicaReport, Response, ServerDuty, WaitReason,
 };
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Incarnation, Term};
 
@@ -144,15 +144,21 @@ fn a_drain_says_so_where_what_is_left_there_has_no_good_replica_to_copy() {
     assert_eq!(world.drain_job().0, JobState::Running, "they could be read after all");
 }
 
+/// A member is drained: its chunk is copied, and the set goes on without it. Which one that is.
+fn left_out_for_good(world: &mut World, grant: &ChunkGrant, all: &[u64]) -> u64 {
+    let gone = members(grant)[0];
+    world.drain(gone);
+    world.pass(500, all);
+    world.copy_all();
+    world.pass(250, all);
+    world.accept_raises(&[]);
+    gone
+}
+
 #[test]
 fn a_server_that_was_emptied_and_is_off_is_missed_by_nobody_after_a_restart_too() {
     let (mut world, grant, all) = World::settled(4);
-    let gone = members(&grant)[0];
-    world.drain(gone);
-    world.pass(500, &all);
-    world.copy_all();
-    world.pass(250, &all);
-    world.accept_raises(&[]);
+    let gone = left_out_for_good(&mut world, &grant, &all);
     let sets = world.sets();
     world.beat(gone, vec![], vec![]);
     world.tell_stale(gone, &grant);
@@ -178,12 +184,7 @@ fn a_server_that_was_emptied_and_is_off_is_missed_by_nobody_after_a_restart_too(
 fn a_drained_server_that_died_is_missed_where_it_kept_something_or_others_die_too() {
     for keeps in [false, true] {
         let (mut world, grant, all) = World::settled(5);
-        let gone = members(&grant)[0];
-        world.drain(gone);
-        world.pass(500, &all);
-        world.copy_all();
-        world.pass(250, &all);
-        world.accept_raises(&[]);
+        let gone = left_out_for_good(&mut world, &grant, &all);
         let lost = ReplicaReport {
             handle: ChunkHandle::of(grant.handle.term(), 5000),
             length: 7,
