@@ -40,7 +40,8 @@ pub(crate) fn check_ours(data: &Path) -> Result<(), Cause> {
 /// or a person has yet to make it. Made here, it would be a hole where a disk was.
 pub(crate) fn is_missing(data: &Path, all: &[PathBuf]) -> bool {
     let has_a_past = |it: &PathBuf| it.join(IDENTITY).exists();
-    !data.exists() && all.iter().any(has_a_past)
+    // Where nobody can say, opening it says why.
+    matches!(data.try_exists(), Ok(false)) && all.iter().any(has_a_past)
 }
 
 /// Refuses directories that are one, or lie in each other (DD2).

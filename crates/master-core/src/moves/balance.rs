@@ -15,9 +15,9 @@
 //!   A balance that finds nothing to move waits for the same before it ends.
 //! - BL4: what clients write to all the time, and what nobody can copy, keeps no balance from its
 //!   end: whoever gives the order again later finds it.
-//! - BL5: what is moved brings both servers nearer to their shares, perhaps past them: so moves come
-//!   to an end, and a server that has too much finds a taker where others lack less than a chunk. A
-//!   chunk without bytes would bring nobody nearer however often it was moved, and stays.
+//! - BL5: what is moved brings both servers nearer to their shares, perhaps past them: so moves
+//!   come to an end, and a server that has too much finds a taker where others lack less than a
+//!   chunk. A chunk without bytes would bring nobody nearer however often it was moved, and stays.
 //! - BL6: an order that comes while the end of the one before is on its way into the log is one of
 //!   its own, and comes to an end of its own.
 //! - BL7: nothing is begun and nothing concluded while a server is silent: it is back before long,

@@ -31,7 +31,7 @@ struct DrainProgress {
     since: Time,
     /// Replicas that it holds.
     left: u64,
-    /// Chunks that it kept for a person when it was heard of last.
+    /// Chunks that it kept for a person when it last told this master all that it holds.
     kept: usize,
     /// It was empty when it was heard of last (DR1).
     emptied: bool,
