@@ -740,12 +740,17 @@ fn what_the_journal_has_let_go_of_is_gone_wherever_its_files_are() {
         }
         disk.arm_fuse(steps);
         let named = handles.map(|handle| (handle, version(1))).into();
-        if store.trash(&named).is_ok() {
-            assert!(steps > 3, "of the journal and of renames");
-            return;
-        }
+        let done = store.trash(&named);
         let left = store.handles();
         assert!(left.is_empty() || left == handles, "{left:?} are left after {steps} steps");
+        drop(store);
+        disk.crash();
+        let (_, found) = ChunkStore::open(disk.session()).unwrap();
+        assert!(!left.is_empty() || found.replicas.is_empty(), "durably (T1), after {steps} steps");
+        if done.is_ok() {
+            assert!(steps > 3 && left.is_empty(), "of the journal and of renames");
+            return;
+        }
     }
     panic!("it takes more than forty steps");
 }
