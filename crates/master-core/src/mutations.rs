@@ -27,7 +27,7 @@ use crate::step::Step;
 use cairn_env::Caller;
 use cairn_protocol::{BatchAnswer, BatchResult, ErrorCode, Failure, Response};
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellPath, Identity, MutationName, Time};
+use cairn_types::{Identity, MutationName, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ struct PendingMutation {
     who: Arc<Identity>,
     /// Who asked, and who asked again.
     waiters: Vec<MutationWaiter>,
-    /// The paths that are locked for writing.
-    locked: Vec<CellPath>,
+    /// The locks that it waits for, or holds.
+    locked: LockSet,
 }
 
 /// An entry of a batch.
@@ -177,7 +177,7 @@ impl Mutations {
             let failure = Failure::not_done(ErrorCode::Busy, line);
             return self.batches.answer(step.out, waiter, Err(failure));
         }
-        let (waiters, locked) = (vec![waiter], Vec::new());
+        let (waiters, locked) = (vec![waiter], LockSet::default());
         let who = Arc::clone(who);
         self.lock(step.state, PendingMutation { mutation, change, who, waiters, locked }, ready);
     }
@@ -201,9 +201,8 @@ impl Mutations {
 
     /// Asks for the operation's locks; it joins `ready` where they are free.
     fn lock(&mut self, state: &State, mut operation: PendingMutation, ready: &mut Vec<Ticket>) {
-        operation.locked = operation.change.paths_to_lock(state);
-        let locks = operation.locked.iter().fold(LockSet::default(), LockSet::write);
-        let (ticket, runs) = self.locks.request(locks);
+        operation.locked = operation.change.locks(state);
+        let (ticket, runs) = self.locks.request(operation.locked.clone());
         let other = self.by_mutation.insert(operation.mutation, ticket);
         assert!(other.is_none() || broken(Rule::R24), "a mutation is on its way once (R24)");
         self.operations.insert(ticket, operation);

@@ -2,6 +2,7 @@
 //! how each is answered.
 
 use crate::applied::Applied;
+use crate::path_locks::LockSet;
 use crate::policy_work::job_name;
 use crate::record::{
     ATTRIBUTES_LEVEL, COMMIT_REPLICAS_LEVEL, QUOTA_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL,
@@ -180,19 +181,24 @@ impl NameMutation {
         }
     }
 
-    /// The paths that it writes as the names stand now: they are to be locked.
-    pub(crate) fn paths_to_lock(&self, state: &State) -> Vec<CellPath> {
+    /// What it has to lock, as the names stand now. What changes no name goes beside what happens
+    /// below it: a tree there may stand still for a snapshot.
+    pub(crate) fn locks(&self, state: &State) -> LockSet {
+        let locks = LockSet::default();
         match self {
-            Self::MakeDirectory(make) if make.parents => vec![topmost_missing(state, &make.path)],
-            Self::MakeDirectory(make) => vec![make.path.clone()],
-            Self::Create(create) => vec![create.path.clone()],
-            Self::Delete(delete) => vec![delete.path.clone()],
-            Self::Rename(rename) => vec![rename.from.clone(), rename.to.clone()],
-            Self::Undelete(wish) => paths_to_lock(state, wish),
-            Self::SetPolicy(set) => vec![set.path.clone()],
-            Self::SetQuota(set) => vec![set.path.clone()],
-            Self::Snapshot(wish) => vec![wish.from.clone(), wish.to.clone()],
-            Self::SetAttributes(set) => vec![set.path.clone()],
+            Self::MakeDirectory(make) if make.parents => match topmost_missing(state, &make.path) {
+                Some(topmost) => locks.write(&topmost),
+                None => locks.read(&make.path),
+            },
+            Self::MakeDirectory(make) => locks.write(&make.path),
+            Self::Create(create) => locks.write(&create.path),
+            Self::Delete(delete) => locks.write(&delete.path),
+            Self::Rename(rename) => locks.write(&rename.from).write(&rename.to),
+            Self::Undelete(wish) => paths_to_lock(state, wish).iter().fold(locks, LockSet::write),
+            Self::SetPolicy(set) => locks.update(&set.path),
+            Self::SetQuota(set) => locks.update(&set.path),
+            Self::Snapshot(wish) => locks.write(&wish.from).write(&wish.to),
+            Self::SetAttributes(set) => locks.update(&set.path),
         }
     }
 
@@ -316,13 +322,14 @@ fn check_rename(rename: &Rename) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The highest name along a path that is not there; the path itself where all are. Whoever writes
-/// that name excludes everyone below it.
-pub(crate) fn topmost_missing(state: &State, path: &CellPath) -> CellPath {
+/// The highest name along a path that is not there; none where all are. Whoever writes that name
+/// excludes everyone below it.
+pub(crate) fn topmost_missing(state: &State, path: &CellPath) -> Option<CellPath> {
     let (_, missing) = walk(state, path);
-    let kept = path.names().count() - missing.len().saturating_sub(1);
+    let below = missing.len().checked_sub(1)?;
+    let kept = path.names().count() - below;
     let text: String = path.names().take(kept).flat_map(|name| ["/", name]).collect();
-    CellPath::parse(&text).unwrap_or_else(|_| path.clone())
+    Some(CellPath::parse(&text).expect("a path's beginning is one"))
 }
 
 /// How far a path leads, and the names beyond.

@@ -2,6 +2,7 @@
 //! are held (R35, MU1 of the mutations).
 
 use crate::name_mutation::{NameMutation, invalid, topmost_missing, walk};
+use crate::path_locks::LockSet;
 use crate::permissions::Asker;
 use crate::record::{
     self, ATTRIBUTES_LEVEL, AddDirectories, AddFile, ChangeAttributes, ChangePolicy, CopiedAnew,
@@ -10,7 +11,7 @@ use crate::record::{
 use crate::snapshot_work::SnapshotPlan;
 use crate::state::{EntryRecord, HIDDEN_ROOT, State};
 use crate::step::Step;
-use crate::undelete::{paths_to_lock, restore};
+use crate::undelete::restore;
 use cairn_protocol::{
     Create, Delete, ErrorCode, Failure, MakeDirectory, Rename, SetAttributes, SetPolicy, SetQuota,
     Snapshot,
@@ -29,12 +30,11 @@ pub(crate) enum Resolved {
     LockAgain,
 }
 
-/// Looks ids up and says what to do, the locks being held; `locked` are the paths that are locked
-/// for writing.
+/// Looks ids up and says what to do, `locked` being held.
 pub(crate) fn resolve(
     step: &mut Step<'_>,
     (who, change): (&Arc<Identity>, &NameMutation),
-    locked: &[CellPath],
+    locked: &LockSet,
 ) -> Result<Resolved, Failure> {
     Asker { state: step.state, who }.check_change(change)?;
     match change {
@@ -47,9 +47,7 @@ pub(crate) fn resolve(
         NameMutation::SetQuota(set) => resolve_set_quota(step, set),
         NameMutation::Snapshot(wish) => resolve_snapshot(step, who, wish),
         // UD2: what is meant now may be another than was locked.
-        NameMutation::Undelete(wish) if paths_to_lock(step.state, wish) != locked => {
-            Ok(Resolved::LockAgain)
-        }
+        NameMutation::Undelete(_) if change.locks(step.state) != *locked => Ok(Resolved::LockAgain),
         NameMutation::Undelete(wish) => restore(step, wish).map(Resolved::Propose),
     }
 }
@@ -87,7 +85,7 @@ fn standing<'a>(
 fn resolve_make_directory(
     step: &mut Step<'_>,
     (who, make): (&Identity, &MakeDirectory),
-    locked: &[CellPath],
+    locked: &LockSet,
 ) -> Result<Resolved, Failure> {
     let (parent, names) = if make.parents {
         walk(step.state, &make.path)
@@ -105,7 +103,7 @@ fn resolve_make_directory(
     }
     // The lock is on the topmost name that was missing then; one above it may be missing now.
     let topmost = topmost_missing(step.state, &make.path);
-    if !locked.iter().any(|locked| topmost.is_within(locked)) {
+    if topmost.is_some_and(|topmost| !locked.excludes_others_from(&topmost)) {
         return Ok(Resolved::LockAgain);
     }
     let attributes = made_in(step.state, parent, who, (EntryKind::Directory, make.mode));
