@@ -2,6 +2,8 @@
 //!
 //! - WK1: the tree is the same from the first slice to the last (SW1).
 //! - WK2: no path of the copy is longer than a request can name.
+//! - WK3: a file takes as many slices as it has chunks at most, however many of its places are
+//!   holes.
 
 use crate::applied::StreamCopied;
 use crate::numbers::TermNumbers;
@@ -30,9 +32,10 @@ struct DirectoryToCopy {
 /// A file with more places than go into a slice.
 #[derive(Debug)]
 struct FileToCopy {
+    /// Places from its `first` on are left.
     entry: CopiedEntry,
-    /// Places that are left, from `entry.first` on.
-    left: u64,
+    /// Behind the last place.
+    end: u64,
 }
 
 /// A stream that is copied, and how far it is.
@@ -113,11 +116,12 @@ impl SnapshotWalk {
                 anew: self.anew.clone(),
                 ..CopiedEntry::default()
             };
-            self.take(state.entry(self.source), (entry, self.path_size), &mut slice, &mut left)?;
+            let found = state.entry(self.source);
+            self.take((state, found), (entry, self.path_size), &mut slice, &mut left)?;
         }
         while left > 0 {
             if let Some(file) = self.file.take() {
-                self.take_places(file, &mut slice, &mut left);
+                self.take_places(state, file, &mut slice, &mut left);
             } else if let Some(directory) = self.directories.pop_front() {
                 self.take_names((state, numbers), directory, &mut slice, &mut left)?;
             } else {
@@ -157,7 +161,7 @@ impl SnapshotWalk {
             directory.after.clone_from(&name);
             let (id, parent) = (numbers.entry(), directory.copy);
             let entry = CopiedEntry { source, id, parent, name, ..CopiedEntry::default() };
-            self.take(found, (entry, path_size), slice, left)?;
+            self.take((state, found), (entry, path_size), slice, left)?;
         }
         if !is_last {
             self.directories.push_front(directory);
@@ -167,7 +171,7 @@ impl SnapshotWalk {
 
     fn take(
         &mut self,
-        source: Option<EntryRecord>,
+        (state, source): (&State, Option<EntryRecord>),
         (entry, path_size): (CopiedEntry, usize),
         slice: &mut Vec<CopiedEntry>,
         left: &mut u64,
@@ -191,28 +195,39 @@ impl SnapshotWalk {
             let (source, copy) = (entry.source, entry.id);
             self.streams.push(StreamToCopy { source, copy, ..StreamToCopy::default() });
         }
-        let file = FileToCopy { entry, left: source.chunk_count };
-        self.take_places(file, slice, left);
+        let file = FileToCopy { entry, end: source.chunk_count };
+        self.take_places(state, file, slice, left);
         Ok(())
     }
 
-    /// Places of a file, as many as there is room for.
-    fn take_places(&mut self, file: FileToCopy, slice: &mut Vec<CopiedEntry>, left: &mut u64) {
-        if *left < 2 && file.left > 0 {
+    /// Places of a file, as many as there is room for: holes beyond what goes into a slice are
+    /// passed over (WK3).
+    fn take_places(
+        &mut self,
+        state: &State,
+        file: FileToCopy,
+        slice: &mut Vec<CopiedEntry>,
+        left: &mut u64,
+    ) {
+        let FileToCopy { entry, end } = file;
+        let first = entry.first.get();
+        if *left < 2 && first < end {
             // It would be made without any of its places, and once more then.
             *left = 0;
-            self.file = Some(file);
+            self.file = Some(FileToCopy { entry, end });
             return;
         }
-        let FileToCopy { entry, left: places } = file;
         *left = left.saturating_sub(1);
-        let count = places.min(*left);
+        let count = end.saturating_sub(first).min(*left);
         *left -= count;
         slice.push(CopiedEntry { count, ..entry.clone() });
-        if count < places {
-            let first = ChunkIndex::new(entry.first.get() + count);
+        if first + count >= end {
+            return;
+        }
+        let next = state.next_place(entry.source, ChunkIndex::new(first + count));
+        if let Some(first) = next.filter(|next| next.get() < end) {
             let entry = CopiedEntry { first, anew: None, ..entry };
-            self.file = Some(FileToCopy { entry, left: places - count });
+            self.file = Some(FileToCopy { entry, end });
         }
     }
 }

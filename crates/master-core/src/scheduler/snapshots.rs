@@ -8,6 +8,8 @@
 //! ```
 //! - ST1: what is still has no lease that may be live, known or not, and none that was live when it
 //!   was frozen can have a mutation applied: its replicas stand at a later, logged version.
+//! - ST2: a look at a tree takes as long as there are leases, and whatever happens in the cell may
+//!   be what it waits for: looks have some time between them, and others the rest of it.
 
 use super::Scheduler;
 use super::in_flight::AwaitedCall;
@@ -24,6 +26,7 @@ use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, ChunkVersion, EntryId, Time};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::time::Duration;
 
 /// A chunk that had a lease.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +41,15 @@ struct Fence {
 
 /// The chunks of a tree that had leases when it was frozen.
 #[derive(Debug, Default)]
-pub(crate) struct Fences(BTreeMap<ChunkHandle, Fence>);
+pub(crate) struct Fences {
+    chunks: BTreeMap<ChunkHandle, Fence>,
+    /// Before then nobody looks whether the tree is still (ST2), and what was waited for.
+    next_look: Option<(Time, String)>,
+}
+
+/// The time between two looks at a tree, for each lease of the cell and each chunk of the tree that
+/// had one: some ten times what looking at it takes.
+const LOOK_PACE: Duration = Duration::from_micros(20);
 
 /// Makes trees still, and lets them go on.
 #[derive(Debug)]
@@ -69,7 +80,24 @@ impl TreeStilling<'_> {
         if broken(Rule::R34) {
             return Ok(());
         }
+        if let Some((_, why)) = fences.next_look.as_ref().filter(|(at, _)| step.now.time < *at) {
+            return Err(why.clone());
+        }
         self.list(step, top, fences);
+        let looked = self.look(step, top, fences);
+        let looked_at = self.0.leases.iter().count() + fences.chunks.len();
+        let pause = LOOK_PACE * u32::try_from(looked_at).unwrap_or(u32::MAX);
+        fences.next_look = looked.clone().err().map(|why| (step.now.time + pause, why));
+        looked
+    }
+
+    /// The same, whenever it was looked at.
+    fn look(
+        &mut self,
+        step: &mut ChunkStep<'_>,
+        top: EntryId,
+        fences: &mut Fences,
+    ) -> Result<(), String> {
         let below = |file| step.state.sharing().is_within(file, top);
         let underway = self.0.places.underway();
         if let Some(place) = underway.busy().find(|place| below(place.file)) {
@@ -79,7 +107,7 @@ impl TreeStilling<'_> {
         if let Some(place) = self.0.places.closing().find(|place| below(place.file)) {
             return Err(format!("the chunk before {place} is being closed"));
         }
-        let fenced = fences.0.iter_mut();
+        let fenced = fences.chunks.iter_mut();
         // All at once: nobody waits for one after the other.
         let fenced: Vec<Result<(), String>> =
             fenced.map(|(handle, fence)| self.fence_chunk(step, *handle, fence)).collect();
@@ -98,7 +126,7 @@ impl TreeStilling<'_> {
         let live = self.0.leases.iter().filter(|(_, lease)| lease.may_live(step.now.time));
         let leased: Vec<_> = live.filter_map(|(handle, _)| leased(handle)).collect();
         for (handle, version) in leased {
-            match fences.0.entry(handle) {
+            match fences.chunks.entry(handle) {
                 Entry::Vacant(fence) => {
                     let drains_until = step.now.time + self.0.term.silent();
                     fence.insert(Fence { above: version, drains_until, next_try: step.now.time });
@@ -161,6 +189,6 @@ impl TreeStilling<'_> {
     /// are longer than recorded.
     pub(crate) fn lengths(&self, step: &ChunkStep<'_>, fences: &Fences) -> Vec<SetLength> {
         let view = self.0.view(step.now, step.state, step.fleet);
-        fences.0.keys().filter_map(|handle| length::of_still(&view, *handle)).collect()
+        fences.chunks.keys().filter_map(|handle| length::of_still(&view, *handle)).collect()
     }
 }

@@ -476,6 +476,11 @@ impl State {
         self.chunks.at(file, index)
     }
 
+    /// The first index of a file, from this one on and behind 0, that is no hole.
+    pub(crate) fn next_place(&self, file: EntryId, from: ChunkIndex) -> Option<ChunkIndex> {
+        self.chunks.of_file(file, from).map(|(index, _)| index).next()
+    }
+
     /// The last chunk of a file.
     #[must_use]
     pub fn last_chunk(&self, file: EntryId) -> Option<(ChunkIndex, ChunkHandle)> {

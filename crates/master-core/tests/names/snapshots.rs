@@ -4,7 +4,9 @@ use super::cell::{Cell, path};
 use cairn_master_core::record::{OpenChunk, SetLength};
 use cairn_master_core::state::HIDDEN_ROOT;
 use cairn_master_core::{MasterCore, Record};
-use cairn_protocol::{CountShared, ErrorCode, Outcome, Response, SharedPart, Snapshot};
+use cairn_protocol::{
+    CountShared, ErrorCode, Outcome, Response, SetAttributes, SharedPart, Snapshot,
+};
 use cairn_types::{CellConfig, ChunkHandle, ChunkIndex, EntryId, PATH_SIZE_MAX, Term};
 
 /// A cell whose masters can all apply what comes of a snapshot, with the directory `/d`.
@@ -143,6 +145,71 @@ fn whoever_waits_for_a_snapshot_waits_for_one_and_not_for_long() {
     assert_eq!(cell.core.state().file_count(), before + 1, "what was copied is purged");
     let wish = snapshot(&mut cell, "/d", "/s");
     cell.ask(wish).expect("taken");
+}
+
+#[test]
+fn what_is_said_of_a_directory_above_a_tree_that_is_snapshotted_keeps_nobody_waiting() {
+    let mut cell = cell();
+    let make = cell.make("/d/deep", false);
+    cell.ask(make).expect("makes");
+    for number in 0..2500 {
+        let create = cell.create(&format!("/d/deep/{number}"));
+        cell.send(create);
+    }
+    cell.commit();
+    let wish = snapshot(&mut cell, "/d/deep", "/s");
+    let taken = cell.send(wish);
+    let mode = Some(0o750);
+    let (mutation, above) = (cell.mutation(), path("/d"));
+    let change = SetAttributes { mutation, path: above, mode, ..SetAttributes::default() };
+    let make = cell.make("/d", true);
+    let (below, create) = (cell.create("/d/deep/late"), cell.create("/d/beside"));
+    let others = [cell.send(change), cell.send(make), cell.send(create)];
+    let below = cell.send(below);
+    for _ in 0..20 {
+        cell.commit_first();
+    }
+    assert!(!cell.exists_now("/s"), "it has some forty slices");
+    assert!(others.iter().all(|it| cell.answer(*it).is_some_and(Result::is_ok)));
+    assert!(cell.answer(below).is_none(), "R35");
+    cell.commit();
+    assert!([taken, below].iter().all(|it| cell.answer(*it).is_some_and(Result::is_ok)));
+}
+
+#[test]
+fn holes_of_a_file_cost_a_snapshot_nothing() {
+    let mut cell = cell();
+    let create = cell.create("/d/sparse");
+    let Ok(Response::Create(made)) = cell.ask(create) else { panic!("creates") };
+    let (file, far) = (made.entry.id, 1 << 40);
+    let indexes = [0, 5, 6, far, far + 200, far + 263];
+    let mut state = cell.core.state().clone();
+    for (number, index) in (500..).zip(indexes) {
+        let (index, handle) = (ChunkIndex::new(index), ChunkHandle::of(Term::new(1), number));
+        let open = OpenChunk { file, index, handle, set_size: 3, ..OpenChunk::default() };
+        state.apply(state.applied().next(), Term::new(1), &open.into());
+    }
+    cell.index = state.applied().get();
+    cell.core = MasterCore::new(state, Term::new(2), 7);
+    cell.wakes.clear();
+    cell.begin();
+    cell.commit();
+    cell.stand_still(CellConfig::tiny().longest_lease().as_millis() as u64);
+    let wish = snapshot(&mut cell, "/d", "/s");
+    let taken = cell.send(wish);
+    let mut slices = 0;
+    while let Some((_, Record::CopyEntries(_))) = cell.proposed.first() {
+        slices += 1;
+        assert!(slices <= indexes.len(), "{slices} slices (WK3)");
+        cell.commit_first();
+    }
+    cell.commit();
+    assert!(cell.answer(taken).is_some_and(Result::is_ok));
+    let state = cell.core.state();
+    let copy = state.resolve(&path("/s/sparse")).expect("copied");
+    let places = |of| state.chunks_of(of, ChunkIndex::default()).collect::<Vec<_>>();
+    assert_eq!(places(copy).len(), indexes.len());
+    assert_eq!(places(copy), places(file), "the same chunks at the same places");
 }
 
 #[test]

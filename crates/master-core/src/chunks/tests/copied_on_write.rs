@@ -264,7 +264,13 @@ fn revocations(world: &mut World) -> Vec<(EffectId, RevokeLease)> {
     all
 }
 
+/// A look, after the pause between two (ST2).
 fn still(world: &mut World, fences: &mut Fences) -> Result<(), String> {
+    world.millis += 1;
+    still_at_once(world, fences)
+}
+
+fn still_at_once(world: &mut World, fences: &mut Fences) -> Result<(), String> {
     world.with(|chunks, step| chunks.still(step, ROOT, fences)).map(drop)
 }
 
@@ -286,6 +292,8 @@ fn a_tree_is_still_when_its_leases_are_given_back_and_their_replicas_fenced() {
     world.request(3, lease(LeasePurpose::Append, 0));
     assert!(world.reply(3).is_none(), "who wants a lease waits");
     world.answer(asked[0].0, given_back(&grant));
+    assert!(still_at_once(&mut world, &mut fences).is_err());
+    assert!(world.raises().is_empty(), "whatever happens, others come in between (ST2)");
     assert!(still(&mut world, &mut fences).is_err(), "not before its replicas are fenced");
     let raises = world.raises();
     assert_eq!(raises.len(), 3, "R34");
@@ -297,6 +305,7 @@ fn a_tree_is_still_when_its_leases_are_given_back_and_their_replicas_fenced() {
     world.commit();
     assert!(still(&mut world, &mut fences).is_ok());
     assert!(world.sent.iter().all(|sent| !matches!(sent.request, Request::GrantLease(_))));
+    world.millis += 1;
     let lengths = world.with(|chunks, step| chunks.still(step, ROOT, &mut fences));
     assert_eq!(lengths.expect("still")[0].length, 5, "what was acknowledged is recorded");
     world.with(|chunks, step| chunks.thaw(step, ROOT));
