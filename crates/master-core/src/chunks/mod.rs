@@ -371,6 +371,6 @@ fn told_of(event: LogEvent, at: &ReplicaAt) -> LogEvent {
 #[cfg(test)]
 mod chaos_tests;
 #[cfg(test)]
-mod test_world;
+pub(crate) mod test_world;
 #[cfg(test)]
 mod tests;

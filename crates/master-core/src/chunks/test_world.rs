@@ -19,43 +19,43 @@ use cairn_types::{
 };
 use std::time::Duration;
 
-pub(super) const FILE: EntryId = EntryId::new(100);
+pub(crate) const FILE: EntryId = EntryId::new(100);
 
-pub(super) fn server(id: u64) -> ServerId {
+pub(crate) fn server(id: u64) -> ServerId {
     ServerId::new(id)
 }
 
-pub(super) fn caller(id: u64) -> Caller {
+pub(crate) fn caller(id: u64) -> Caller {
     Caller { connection: ConnectionId(id), request: RequestId(id) }
 }
 
 /// A call on its way, named by its effect.
 #[derive(Debug)]
-pub(super) struct Sent {
-    pub(super) id: EffectId,
-    pub(super) to: ServerId,
-    pub(super) request: Request,
+pub(crate) struct Sent {
+    pub(crate) id: EffectId,
+    pub(crate) to: ServerId,
+    pub(crate) request: Request,
 }
 
 /// A master's chunks, its state, and whatever came out and was not yet looked at.
-pub(super) struct World {
-    pub(super) millis: u64,
-    pub(super) state: State,
-    pub(super) chunks: Chunks,
-    pub(super) numbers: TermNumbers,
-    pub(super) random: Random,
-    pub(super) out: MasterOutbox,
-    pub(super) sent: Vec<Sent>,
-    pub(super) replies: Vec<(Caller, Result<Response, Failure>)>,
-    pub(super) proposed: Vec<(ProposalId, Record)>,
-    pub(super) wake: Option<EffectId>,
+pub(crate) struct World {
+    pub(crate) millis: u64,
+    pub(crate) state: State,
+    pub(crate) chunks: Chunks,
+    pub(crate) numbers: TermNumbers,
+    pub(crate) random: Random,
+    pub(crate) out: MasterOutbox,
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) replies: Vec<(Caller, Result<Response, Failure>)>,
+    pub(crate) proposed: Vec<(ProposalId, Record)>,
+    pub(crate) wake: Option<EffectId>,
     /// Servers from this number on are of another rack.
-    pub(super) other_rack_from: u64,
+    pub(crate) other_rack_from: u64,
 }
 
 impl World {
     /// A cell with the file [`FILE`] and `servers` servers that have joined.
-    pub(super) fn new(servers: u64) -> Self {
+    pub(crate) fn new(servers: u64) -> Self {
         let mut world = Self::of_term(State::default(), 1);
         let config = CellConfig { replication: 3, ..CellConfig::tiny() };
         world.apply(FoundCell { time: WallTime::default(), cell: CellId::new(5), config });
@@ -73,7 +73,7 @@ impl World {
         world
     }
 
-    pub(super) fn of_term(state: State, term: u64) -> Self {
+    pub(crate) fn of_term(state: State, term: u64) -> Self {
         let term = Term::new(term);
         Self {
             millis: 1_000_000,
@@ -90,24 +90,24 @@ impl World {
         }
     }
 
-    pub(super) fn begin(&mut self, term: u64) {
+    pub(crate) fn begin(&mut self, term: u64) {
         self.apply(Begin { term: Term::new(term), ..Begin::default() });
         self.with(|chunks, step| chunks.on_term_begins(step));
     }
 
     /// The next term over the same state; nothing soft survives.
-    pub(super) fn restarted(self, term: u64) -> Self {
+    pub(crate) fn restarted(self, term: u64) -> Self {
         let mut world = Self { millis: self.millis, ..Self::of_term(self.state, term) };
         world.begin(term);
         world
     }
 
-    pub(super) fn moment(&self) -> Now {
+    pub(crate) fn moment(&self) -> Now {
         let time = Time::default() + Duration::from_millis(self.millis);
         Now { time, wall: WallTime::default() }
     }
 
-    pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut Chunks, &mut Step<'_>) -> T) -> T {
+    pub(crate) fn with<T>(&mut self, act: impl FnOnce(&mut Chunks, &mut Step<'_>) -> T) -> T {
         let time = Time::default() + Duration::from_millis(self.millis);
         let now = Now { time, wall: WallTime::from_millis(self.millis) };
         let (state, out) = (&self.state, &mut self.out);
@@ -131,7 +131,7 @@ impl World {
         done
     }
 
-    pub(super) fn apply(&mut self, record: impl Into<Record>) -> crate::Applied {
+    pub(crate) fn apply(&mut self, record: impl Into<Record>) -> crate::Applied {
         let (index, record) = (LogIndex::new(self.state.applied().get() + 1), record.into());
         // A version that is logged was given out.
         match &record {
@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Commits and applies everything proposed; tells what.
-    pub(super) fn commit(&mut self) -> Vec<Record> {
+    pub(crate) fn commit(&mut self) -> Vec<Record> {
         let mut done = vec![];
         for (id, record) in std::mem::take(&mut self.proposed) {
             let outcome = self.apply(record.clone());
@@ -166,7 +166,7 @@ impl World {
         self.proposed = others;
     }
 
-    pub(super) fn request(&mut self, from: u64, request: impl Into<Request>) {
+    pub(crate) fn request(&mut self, from: u64, request: impl Into<Request>) {
         let request = request.into();
         let from = caller(from);
         self.with(|chunks, step| match request.directed() {
@@ -205,28 +205,28 @@ impl World {
     }
 
     /// The answer to that caller; none if it still waits.
-    pub(super) fn reply(&mut self, to: u64) -> Option<Result<Response, Failure>> {
+    pub(crate) fn reply(&mut self, to: u64) -> Option<Result<Response, Failure>> {
         let at = self.replies.iter().position(|(from, _)| *from == caller(to))?;
         Some(self.replies.remove(at).1)
     }
 
-    pub(super) fn code(&mut self, to: u64) -> Option<ErrorCode> {
+    pub(crate) fn code(&mut self, to: u64) -> Option<ErrorCode> {
         self.reply(to).and_then(|reply| reply.err()).map(|failure| failure.code)
     }
 
-    pub(super) fn granted(&mut self, to: u64) -> ChunkGrant {
+    pub(crate) fn granted(&mut self, to: u64) -> ChunkGrant {
         match self.reply(to) {
             Some(Ok(Response::Lease(grant))) => grant,
             other => panic!("no grant: {other:?}"),
         }
     }
 
-    pub(super) fn join(&mut self, id: u64, replicas: Vec<ReplicaReport>, leases: Vec<HeldLease>) {
+    pub(crate) fn join(&mut self, id: u64, replicas: Vec<ReplicaReport>, leases: Vec<HeldLease>) {
         self.join_as(id, id * 10, replicas, leases);
     }
 
     /// The server joins, and tells nothing.
-    pub(super) fn join_only(&mut self, id: u64) {
+    pub(crate) fn join_only(&mut self, id: u64) {
         let (address, rack) = (Address::new(format!("s{id}:1")), self.rack_of(id));
         let at = ReplicaAt { server: server(id), address, rack };
         let incarnation = Incarnation::new(id * 10);
@@ -240,7 +240,7 @@ impl World {
     }
 
     /// The server in that incarnation joins and tells all it holds.
-    pub(super) fn join_as(
+    pub(crate) fn join_as(
         &mut self,
         id: u64,
         incarnation: u64,
@@ -266,7 +266,7 @@ impl World {
         assert!(matches!(self.reply(900), Some(Ok(_))));
     }
 
-    pub(super) fn beat(
+    pub(crate) fn beat(
         &mut self,
         id: u64,
         held: Vec<ReplicaReport>,
@@ -276,7 +276,7 @@ impl World {
     }
 
     /// The server in that incarnation sends a heartbeat.
-    pub(super) fn beat_as(
+    pub(crate) fn beat_as(
         &mut self,
         id: u64,
         incarnation: u64,
@@ -293,13 +293,13 @@ impl World {
     }
 
     /// The tick that is set comes.
-    pub(super) fn wake_up(&mut self) {
+    pub(crate) fn wake_up(&mut self) {
         let wake = self.wake.take().expect("a tick is always set");
         self.with(|chunks, step| chunks.on_wake(step, wake));
     }
 
     /// Time passes in heartbeats, with those servers alive; ticks come.
-    pub(super) fn pass(&mut self, millis: u64, alive: &[u64]) {
+    pub(crate) fn pass(&mut self, millis: u64, alive: &[u64]) {
         for _ in 0..millis.div_ceil(250) {
             self.millis += 250;
             for id in alive {
@@ -309,12 +309,12 @@ impl World {
         }
     }
 
-    pub(super) fn answer(&mut self, id: EffectId, result: Result<Response, Failure>) {
+    pub(crate) fn answer(&mut self, id: EffectId, result: Result<Response, Failure>) {
         self.with(|chunks, step| chunks.on_answer(step, id, result));
     }
 
     /// The raises on their way, taken out.
-    pub(super) fn raises(&mut self) -> Vec<(EffectId, u64, Raise)> {
+    pub(crate) fn raises(&mut self) -> Vec<(EffectId, u64, Raise)> {
         let all = std::mem::take(&mut self.sent);
         let mut raises = vec![];
         for sent in all {
@@ -326,7 +326,7 @@ impl World {
         raises
     }
 
-    pub(super) fn accept(&mut self, id: EffectId, raise: &Raise, report: ReplicaReport) {
+    pub(crate) fn accept(&mut self, id: EffectId, raise: &Raise, report: ReplicaReport) {
         let replica = ReplicaReport {
             handle: raise.handle,
             version: raise.to,
@@ -338,7 +338,7 @@ impl World {
 
     /// Everyone accepts, but the servers of `lost`, whose answers do not come. A clone is raised
     /// when all others have been: it answers with them.
-    pub(super) fn accept_raises(&mut self, lost: &[u64]) -> Vec<(u64, Raise)> {
+    pub(crate) fn accept_raises(&mut self, lost: &[u64]) -> Vec<(u64, Raise)> {
         let mut raises = self.raises();
         let mut at = 0;
         while let Some((id, to, raise)) = raises.get(at).cloned() {
@@ -356,7 +356,7 @@ impl World {
         raises.into_iter().map(|(_, to, raise)| (to, raise)).collect()
     }
 
-    pub(super) fn take_grant(&mut self) -> (EffectId, GrantLease) {
+    pub(crate) fn take_grant(&mut self) -> (EffectId, GrantLease) {
         let at = self.sent.iter().position(|sent| matches!(sent.request, Request::GrantLease(_)));
         let sent = self.sent.remove(at.expect("a grant is on its way"));
         match sent.request {
@@ -365,13 +365,13 @@ impl World {
         }
     }
 
-    pub(super) fn accept_grant(&mut self) -> GrantLease {
+    pub(crate) fn accept_grant(&mut self) -> GrantLease {
         let (id, grant) = self.take_grant();
         self.answer(id, Ok(Response::GrantLease(GrantLeaseAnswer::default())));
         grant
     }
 
-    pub(super) fn take_probe(&mut self) -> (EffectId, Probe) {
+    pub(crate) fn take_probe(&mut self) -> (EffectId, Probe) {
         let at = self.sent.iter().position(|sent| matches!(sent.request, Request::Probe(_)));
         let sent = self.sent.remove(at.expect("a probe is on its way"));
         match sent.request {
@@ -381,7 +381,7 @@ impl World {
     }
 
     /// A client gets its append lease on a fresh first chunk.
-    pub(super) fn first_chunk(&mut self) -> ChunkGrant {
+    pub(crate) fn first_chunk(&mut self) -> ChunkGrant {
         self.request(1, lease(LeasePurpose::Append, 0));
         self.accept_raises(&[]);
         self.commit();
@@ -390,19 +390,19 @@ impl World {
     }
 }
 
-pub(super) fn lost_answer() -> Failure {
+pub(crate) fn lost_answer() -> Failure {
     Failure::unknown(ErrorCode::DeadlineExceeded, "lost")
 }
 
-pub(super) fn lease(purpose: LeasePurpose, index: u64) -> Lease {
+pub(crate) fn lease(purpose: LeasePurpose, index: u64) -> Lease {
     Lease { file: FILE, index: ChunkIndex::new(index), purpose, ..Lease::default() }
 }
 
-pub(super) fn report(grant: &ChunkGrant) -> ReplicaReport {
+pub(crate) fn report(grant: &ChunkGrant) -> ReplicaReport {
     ReplicaReport { handle: grant.handle, version: grant.version, ..ReplicaReport::default() }
 }
 
-pub(super) fn held(grant: &ChunkGrant) -> HeldLease {
+pub(crate) fn held(grant: &ChunkGrant) -> HeldLease {
     HeldLease {
         handle: grant.handle,
         version: grant.version,
@@ -412,7 +412,7 @@ pub(super) fn held(grant: &ChunkGrant) -> HeldLease {
     }
 }
 
-pub(super) fn members(grant: &ChunkGrant) -> Vec<u64> {
+pub(crate) fn members(grant: &ChunkGrant) -> Vec<u64> {
     let mut all: Vec<u64> = grant.secondaries.iter().map(|at| at.server.get()).collect();
     all.push(grant.primary.server.get());
     all.sort_unstable();

@@ -29,8 +29,8 @@ use std::time::Duration;
 pub(super) const RANGES_MAX: usize = 1024;
 /// Chunks that they may lie in: a job names the servers of each.
 const SOURCES_MAX: usize = 256;
-/// Extents that are passed over at once.
-const PASSED_MAX: usize = 1024;
+/// Extents that are looked at in one turn: those of a window, and as many that are passed over.
+const LOOKED_AT_MAX: usize = 2 * RANGES_MAX;
 /// While a stream grows, so many of its last extents are put together at once.
 const GROWING_COUNT: usize = 8;
 
@@ -139,7 +139,11 @@ pub(super) fn next_window(
 fn find(view: &View<'_>, (file, from): (EntryId, u64), over: Option<ChunkHandle>) -> FoundRun {
     let chunk_size = view.state.config().chunk_size;
     let mut found = FoundRun { passed: from, run: ExtentRun::default(), end: RunEnd::EndOfFile };
-    for extent in view.state.streams().extents_from(file, from).take(RANGES_MAX + PASSED_MAX) {
+    for (looked_at, extent) in view.state.streams().extents_from(file, from).enumerate() {
+        if looked_at >= LOOKED_AT_MAX {
+            found.end = RunEnd::Count;
+            return found;
+        }
         let handle = view.state.chunk_at(file, extent.index);
         let run = &mut found.run;
         let source = match handle {
@@ -268,9 +272,19 @@ fn plan(
 
 #[cfg(test)]
 mod tests {
-    use super::first_of_last;
-    use crate::state::Extent;
-    use cairn_types::{ChunkHandle, ChunkIndex};
+    use super::{LOOKED_AT_MAX, SettleStep, first_of_last, next_window};
+    use crate::chunks::test_world::World;
+    use crate::record::{AddFile, RaiseLevel};
+    use crate::state::{Extent, ROOT};
+    use crate::stream_records::{
+        AllocateChunk, CommitBundlesRecord, CommittedBundle, OpenProducerRecord, SealChunk,
+    };
+    use cairn_protocol::ReplicaReport;
+    use cairn_types::{
+        ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch, Layout, MutationName,
+        MutationNumber, ProducerId, RecordNumber, SerialNumber, SessionId, Term,
+    };
+    use std::time::Duration;
 
     fn first(sizes: &[u64], least: usize) -> Option<usize> {
         let index = ChunkIndex::default();
@@ -289,6 +303,87 @@ mod tests {
         assert_eq!(first(&[1; 8], 8), Some(0));
         assert_eq!(first(&[], 2), None);
         assert_eq!(first(&[5], 2), None);
+    }
+
+    const STREAM: EntryId = EntryId::new(301);
+
+    fn chunk(producer: u64) -> (ChunkHandle, ChunkVersion) {
+        let term = Term::new(1);
+        (ChunkHandle::of(term, 70 + producer), ChunkVersion::of(term, 80 + producer))
+    }
+
+    /// A stream into which two producers put bundles in turns, so that each is an extent of its
+    /// own; what they wrote is sealed.
+    fn in_turns(world: &mut World, bundles: u64) {
+        let named = |number| MutationName {
+            session: SessionId::new(9),
+            number: MutationNumber::new(number),
+        };
+        let file = STREAM;
+        world.apply(RaiseLevel { level: u32::MAX, ..RaiseLevel::default() });
+        let (parent, name, layout) = (ROOT, "s".to_owned(), Layout::Stream);
+        let (mutation, id, replication) = (named(1), STREAM, 3);
+        let base = AddFile::default();
+        world.apply(AddFile { mutation, parent, name, id, replication, layout, ..base });
+        for of in 1..=2 {
+            let (producer, epoch) = (ProducerId::new(of), Epoch::new(of));
+            let (mutation, name) = (named(1 + of), format!("p{of}"));
+            let base = OpenProducerRecord::default();
+            world.apply(OpenProducerRecord { mutation, file, name, producer, epoch, ..base });
+            let ((handle, version), set_size) = (chunk(of), 3);
+            let base = AllocateChunk::default();
+            let base = AllocateChunk { set_size, producer, epoch, ..base };
+            let index = ChunkIndex::new(of - 1);
+            world.apply(AllocateChunk { file, index, handle, version, ..base });
+        }
+        for number in 1..=bundles {
+            for of in 1..=2 {
+                let bundle = CommittedBundle {
+                    first: RecordNumber::new(number),
+                    count: 1,
+                    handle: chunk(of).0,
+                    offset: number - 1,
+                    size: 1,
+                    serial: SerialNumber::new(number),
+                    ..CommittedBundle::default()
+                };
+                let (producer, epoch) = (ProducerId::new(of), Epoch::new(of));
+                let (bundles, base) = (vec![bundle], CommitBundlesRecord::default());
+                world.apply(CommitBundlesRecord { file, producer, epoch, bundles, ..base });
+            }
+        }
+        for of in 1..=2 {
+            let (handle, set_size) = (chunk(of).0, 3);
+            let version = ChunkVersion::of(Term::new(1), 90 + of);
+            world.apply(SealChunk { handle, version, set_size, ..SealChunk::default() });
+        }
+    }
+
+    #[test]
+    fn enough_looked_at_is_not_the_end_of_the_file() {
+        let mut world = World::new(3);
+        let bundles = LOOKED_AT_MAX as u64 / 2 + 10;
+        in_turns(&mut world, bundles);
+        let mut world = world.restarted(2);
+        // What their chunks have is lost (R28): they are passed over.
+        let told = |of| ReplicaReport {
+            handle: chunk(of).0,
+            version: ChunkVersion::of(Term::new(1), 90 + of),
+            closed: true,
+            ..ReplicaReport::default()
+        };
+        for server in 1..=3 {
+            world.join(server, vec![told(1), told(2)], vec![]);
+        }
+        world.pass(600_000, &[1, 2, 3]);
+        let entry = world.state.entry(STREAM).expect("there");
+        assert_eq!(entry.length, 2 * bundles);
+        let next = world.with(|chunks, step| {
+            let view = chunks.view(step.now, step.state);
+            next_window(&view, (STREAM, &entry), None::<(ChunkHandle, Duration)>, step.random)
+        });
+        let SettleStep::Note { settled_to, done } = next else { panic!("{next:?}") };
+        assert_eq!((settled_to, done), (LOOKED_AT_MAX as u64, false), "there is more behind");
     }
 
     #[test]
