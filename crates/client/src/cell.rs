@@ -216,6 +216,16 @@ impl Cell {
         Ok((answer.chunks, answer.resume))
     }
 
+    /// One chunk with its replicas as the master knows them; none: there is none of that handle.
+    ///
+    /// # Errors
+    /// As any request.
+    pub async fn listed_chunk(&self, handle: ChunkHandle) -> Result<Option<ListedChunk>, Error> {
+        let after = ChunkHandle::new(handle.get().saturating_sub(1));
+        let answer = self.link.ask(ListChunks { under: None, after, limit: 1 }).await?;
+        Ok(answer.chunks.into_iter().find(|chunk| chunk.handle == handle))
+    }
+
     /// What a path stands for. A file's length is the acknowledged one: while its last chunk is
     /// being appended to, the chunk's primary is asked (§2.7.1).
     ///

@@ -6,7 +6,8 @@ use cairn_types::{CellPath, ChunkHandle, ChunkIndex, ChunkVersion, ReplicaAt, Se
 
 cairn_types::message! {
     /// Chunks whose handles come after `after`; with `under`, those of that file, or of the files
-    /// below that directory. At most `limit`.
+    /// below that directory. At most `limit`. Of one alone the path is searched whatever that
+    /// takes; of more, names within reason.
     pub struct ListChunks { 1 => under: Option<CellPath>, 2 => after: ChunkHandle, 3 => limit: u32 }
 }
 cairn_types::message! {
@@ -58,6 +59,8 @@ cairn_types::message! {
         12 => waits: Option<ChunkWait>,
         /// Only deleted files have it: what ails it is seen to when it is brought back.
         13 => deleted: bool,
+        /// The path ends in the file's number, for its name was not found in time.
+        14 => unnamed: bool,
     }
 }
 cairn_types::message! {

@@ -422,6 +422,8 @@ cairn_types::message! {
         5 => goal: u32,
         /// Whether anybody can read it now.
         6 => readable: bool,
+        /// As of `ListedChunk`.
+        7 => unnamed: bool,
     }
 }
 cairn_types::message! {

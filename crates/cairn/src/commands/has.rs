@@ -68,7 +68,8 @@ pub(crate) async fn run(
                  and {}",
                 cause.why
             );
-            let advice = "'cairn fsck' tells of what is lost, and what only waits for a server";
+            let advice = "ask again when all chunkservers are there ('cairn servers'); what a \
+                          power failure took from all that held it stays lost";
             return Err(CliError::new(doing(), Cause::new(cause.exit, why, advice)));
         }
         Some(RecordPlace::At(offset)) => format!("it is there, at offset {offset}, {epoch}"),

@@ -388,10 +388,11 @@ impl ServerTable {
         })
     }
 
-    /// When a server was last heard of that is dead now.
-    pub(crate) fn dead_heard(&self, now: Time) -> Option<Time> {
-        let dead = |server: &&KnownServer| self.state_of(now, server) == ServerState::Dead;
-        self.servers.values().filter(dead).map(|server| server.heard).max()
+    /// When a server was last heard of that is dead now, of those that are asked for.
+    pub(crate) fn dead_heard(&self, now: Time, wanted: impl Fn(ServerId) -> bool) -> Option<Time> {
+        let dead = |server: &KnownServer| self.state_of(now, server) == ServerState::Dead;
+        let dead = self.servers.iter().filter(|(id, server)| wanted(**id) && dead(server));
+        dead.map(|(_, server)| server.heard).max()
     }
 
     pub(crate) fn placed_on(&mut self, now: Time, id: ServerId) {

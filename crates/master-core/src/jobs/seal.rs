@@ -16,7 +16,7 @@ use super::events::{JobEvent, PlaceView};
 use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
 use crate::applied::Applied;
 use crate::fleet::KnownReplica;
-use crate::rules::decided_set::keeps_above;
+use crate::rules::decided_set::{is_decided, keeps_above};
 use crate::rules::members::current;
 use crate::rules::replica_set::{LiveMember, live_members, may_be_set, plan_raise};
 use crate::state::ChunkRecord;
@@ -90,14 +90,15 @@ impl SealJob {
         };
         let raised = self.raise.raised();
         let servers = |of: &[RaisedReplica]| of.iter().map(|r| r.at.server).collect::<Vec<_>>();
-        let decided = keeps_above(view, (handle, &chunk), &servers(&raised));
+        let of_all = servers(&raised);
+        let decided = is_decided(view, (handle, &chunk), &of_all);
         // SL2
         let has = |r: &RaisedReplica| {
             let report = &r.report;
             (report.serial >= row.serial && report.length >= row.length) || broken(Rule::R41)
         };
         let good: Vec<RaisedReplica> =
-            raised.iter().filter(|r| decided.is_some() || has(r)).cloned().collect();
+            raised.iter().filter(|r| decided || has(r)).cloned().collect();
         let members: Vec<ServerId> = servers(&good);
         if let Err(blocked) = may_be_set(view, handle, &chunk, &members) {
             let why = format!("chunk {}: {}", handle.short(), blocked.why);
@@ -110,6 +111,7 @@ impl SealJob {
             return;
         }
         assert!(!good.is_empty(), "no set is empty (R11)");
+        assert!(!decided || members == of_all, "what is decided on is the set (SL2)");
         assert!(self.raise.kind().close, "a seal leaves the close mark (R41)");
         let least: Option<SerialNumber> = good.iter().map(|r| r.report.serial).min();
         acts.propose(SealChunk {
@@ -118,8 +120,8 @@ impl SealJob {
             version: self.raise.to(),
             set_size: set_size(&good),
             // R41 broken: whoever was raised is of the set, whatever it has.
-            serial: least.filter(|_| decided.is_none() && !broken(Rule::R41)),
-            keeps_above: decided,
+            serial: least.filter(|_| raised.iter().all(has) && !broken(Rule::R41)),
+            keeps_above: keeps_above(view, (handle, &chunk), &of_all),
         });
         self.is_logging = true;
     }

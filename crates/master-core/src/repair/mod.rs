@@ -40,9 +40,9 @@ use crate::step::ChunkStep;
 use crate::view::View;
 use cairn_env::EffectId;
 use cairn_protocol::{
-    BelowGoalCount, ChunkCounts, CloneChunk, CloneChunkAnswer, CloneProgress, CloneStatus,
-    CopyNeed, DropClone, ErrorCode, Failure, JobKind, JobState, JobStatus, RepairStatusAnswer,
-    Response, Rpc, ServerState,
+    BelowGoalCount, ChunkCounts, CloneChunk, CloneChunkAnswer, CloneProgress, CopyNeed, DropClone,
+    ErrorCode, Failure, JobKind, JobState, JobStatus, RepairStatusAnswer, Response, Rpc,
+    ServerState,
 };
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
 use candidates::{Candidates, clones_max, considered_max, in_order, waited};
@@ -428,7 +428,7 @@ impl Repair {
     /// Whether a server has died lately, and not all that it held is found yet.
     fn looks_for_worse(&self, step: &ChunkStep<'_>, scheduler: &Scheduler) -> bool {
         let now = step.now.time;
-        let heard = step.fleet.servers().dead_heard(now);
+        let heard = step.fleet.servers().dead_heard(now, |_| true);
         let lately = heard.is_some_and(|heard| now < heard + 3 * scheduler.term().dead());
         lately && step.fleet.looks_for_thinned()
     }
@@ -548,16 +548,10 @@ impl Repair {
             count,
             need: urgency.need,
         };
-        let clones = self.clones.iter().take(CLONES_TOLD_MAX).map(|(handle, clone)| {
-            let chunk = view.state.chunk(handle);
-            let paths = chunk.map(|chunk| view.state.sharing().paths_of(handle, &chunk));
-            let path = paths.and_then(|paths| paths.into_iter().next()).unwrap_or_default();
-            CloneStatus { path, ..clone.status(view.now.time, handle) }
-        });
         RepairStatusAnswer {
             below_goal: self.survey.index().counts().map(count).collect(),
             clone_count: self.clones.count() as u64,
-            clones: clones.collect(),
+            clones: self.clones.told(view, CLONES_TOLD_MAX),
         }
     }
 

@@ -8,10 +8,12 @@
 //! ```
 
 use crate::rules::cloning::CloneLoad;
+use crate::rules::file_paths::{FilePaths, OF_MANY};
 use crate::rules::replica_set::LiveMember;
 use crate::scheduler::Scheduler;
 use crate::step::ChunkStep;
 use crate::told::of_chunk;
+use crate::view::View;
 use cairn_env::EffectId;
 use cairn_protocol::{CloneChunk, CloneProgress, CloneStatus, Failure};
 use cairn_types::{ChunkHandle, ReplicaAt, ServerId, Time};
@@ -116,6 +118,17 @@ pub(super) struct ClonesUnderWay {
 }
 
 impl ClonesUnderWay {
+    /// Some of them, for people.
+    pub(super) fn told(&self, view: &View<'_>, most: usize) -> Vec<CloneStatus> {
+        let (mut paths, sharing) = (FilePaths::new(view.state, OF_MANY), view.state.sharing());
+        let told = self.iter().take(most).map(|(handle, clone)| {
+            let of = |chunk| paths.of(sharing.live_file_of(handle, &chunk)).text;
+            let path = view.state.chunk(handle).map(of).unwrap_or_default();
+            CloneStatus { path, ..clone.status(view.now.time, handle) }
+        });
+        told.collect()
+    }
+
     pub(super) fn insert(&mut self, handle: ChunkHandle, clone: CloneUnderWay) {
         let other = self.by_handle.insert(handle, clone);
         assert!(other.is_none(), "one clone of a chunk at a time");

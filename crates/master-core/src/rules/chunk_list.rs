@@ -2,6 +2,7 @@
 //! chunkservers hold, and told to programs that ask why a chunk is as it is.
 
 use super::condition::{Undecided, undecided};
+use super::file_paths::{FilePath, FilePaths, OF_MANY, OF_ONE};
 use super::good_replicas::good;
 use super::lacking::needs;
 use super::levelled_unasked::is_to_be_levelled;
@@ -42,7 +43,7 @@ pub(crate) fn list(
 ) -> Result<ListChunksAnswer, Failure> {
     let limit = wish.limit.clamp(1, TOLD_MAX) as usize;
     let mut answer = ListChunksAnswer::default();
-    let mut prefix = String::new();
+    let mut top = None;
     if let Some(path) = &wish.under {
         let id = view.state.resolve(path)?;
         if view.state.entry(id).is_some_and(|entry| entry.kind == EntryKind::File) {
@@ -53,26 +54,28 @@ pub(crate) fn list(
             let told = |handle| Some((handle, view.state.chunk(handle)?));
             let told = handles.into_iter().filter_map(told);
             let tell = |(handle, chunk)| {
-                listed(view, path.to_string(), (handle, &chunk), repair_of(handle))
+                let path = FilePath { text: path.to_string(), unnamed: false };
+                listed(view, path, (handle, &chunk), repair_of(handle))
             };
             answer.chunks = told.map(tell).collect();
             assert!(answer.chunks.len() <= limit, "a page fits a message");
             return Ok(answer);
         }
-        prefix = format!("{}/", path.as_str().trim_end_matches('/'));
+        top = Some(id);
     }
+    let (state, sharing) = (view.state, view.state.sharing());
+    let mut paths = FilePaths::new(state, if limit == 1 { OF_ONE } else { OF_MANY });
     for (number, (handle, chunk)) in view.state.chunks_after(wish.after).enumerate() {
         if number >= LOOKED_AT_MAX || answer.chunks.len() >= limit {
             return Ok(answer);
         }
         answer.resume = Some(handle);
-        let paths = view.state.sharing().paths_of(handle, &chunk);
-        let path = match prefix.is_empty() {
-            true => Some(paths.into_iter().next().unwrap_or_default()),
-            false => paths.into_iter().find(|path| path.starts_with(&prefix)),
-        };
-        let told = |path| listed(view, path, (handle, &chunk), repair_of(handle));
-        answer.chunks.extend(path.map(told));
+        let live = || Some(sharing.live_file_of(handle, &chunk));
+        let below = |top| sharing.file_within(handle, &chunk, top);
+        if let Some(file) = top.map_or_else(live, below) {
+            let path = paths.of(file);
+            answer.chunks.push(listed(view, path, (handle, &chunk), repair_of(handle)));
+        }
     }
     answer.resume = None;
     Ok(answer)
@@ -100,7 +103,7 @@ fn chunks_behind(
 
 fn listed(
     view: &View<'_>,
-    path: String,
+    FilePath { text: path, unnamed }: FilePath,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     (clone, rests): RepairOfChunk,
 ) -> ListedChunk {
@@ -143,6 +146,7 @@ fn listed(
         clone,
         waits,
         deleted: view.state.sharing().is_hidden(handle, chunk),
+        unnamed,
     }
 }
 

@@ -22,10 +22,12 @@
 //! - DS6: while a damaged replica here has applied more than those that would be the set, nothing
 //!   is decided but by a person. Readers find its good blocks (`reading.rs`), and would be told
 //!   after a decision that the bytes which it alone has are not there.
+//! - DS7: where nobody who is left has what is committed of a producer's chunk, those that have the
+//!   most are the set, though all of it are here: no raise finds one that has it all (R41).
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
-use super::lacks_committed::lacking_committed;
+use super::lacks_committed::{all_lack_committed, lacking_committed};
 use super::members::{current, least_of, missing_is_awaited, missing_may_come};
 use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
@@ -84,13 +86,16 @@ fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDec
     let all_suspect = no_sound && usable.len() >= chunk.set_size as usize;
     let ordinary = if all_suspect { suspect.len() } else { sound.len() };
     let lacking = !stale.is_empty() || !suspect.is_empty() || usable.len() < told.len();
-    if usable.is_empty() || !lacking || ordinary >= least_of(view, handle, chunk) {
+    // DS7
+    let is_lost = all_lack_committed(view, handle, &usable) && !broken(Rule::R41);
+    let is_ordinary = !lacking || ordinary >= least_of(view, handle, chunk);
+    if usable.is_empty() || (is_ordinary && !is_lost) {
         return SetDecision::NotNeeded;
     }
     let Some(at) = all_told_at(view, handle, chunk, &told) else {
         return SetDecision::NotNeeded;
     };
-    let set = if sound.is_empty() { furthest(&usable) } else { sound };
+    let set = if sound.is_empty() || is_lost { furthest(&usable) } else { sound };
     assert!(!set.is_empty(), "of some, one has gone furthest (DS3)");
     if let Some(server) = damaged_above(&told, &set) {
         return SetDecision::LeftToPerson(server);
@@ -109,6 +114,15 @@ fn damaged_above(told: &[(ServerId, KnownReplica)], set: &[ServerId]) -> Option<
     furthest.map(|(server, _)| *server).filter(|_| !broken(Rule::R28))
 }
 
+/// Whether these are a set that is decided on.
+pub(crate) fn is_decided(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+) -> bool {
+    decide(view, handle, chunk) == SetDecision::Set(servers.to_vec())
+}
+
 /// Where these are a set that is decided on, and somebody may hold more: how far they have come
 /// (R28). That is a member that is away, or one here that is damaged or suspect.
 pub(crate) fn keeps_above(
@@ -116,7 +130,7 @@ pub(crate) fn keeps_above(
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
 ) -> Option<SerialNumber> {
-    if decide(view, handle, chunk) != SetDecision::Set(servers.to_vec()) {
+    if !is_decided(view, (handle, chunk), servers) {
         return None;
     }
     if let Some(server) = chosen(view, (handle, chunk)) {
@@ -212,7 +226,13 @@ fn all_told_at(
     if missing_may_come(view, handle, chunk) {
         return None;
     }
-    let heard = servers.dead_heard(now).unwrap_or_default();
+    let lost = view.fleet.locations().lost(handle);
+    let lost = lost.filter(|(_, replica)| replica.is_current(chunk.version));
+    let lost: Vec<ServerId> = lost.map(|(server, _)| server).collect();
+    // Where all of the set were heard of, no other server that dies has any of it.
+    let are_known = told.len() + lost.len() >= chunk.set_size as usize;
+    let may_hold = |server| !are_known || lost.contains(&server);
+    let heard = servers.dead_heard(now, may_hold).unwrap_or_default();
     Some(last.max(heard) + dead * SUSPECT_WAIT_FOR_DEAD)
 }
 

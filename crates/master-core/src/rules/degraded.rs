@@ -1,5 +1,6 @@
 //! Which chunks lack replicas, page by page, so that a person can name the files that suffer.
 
+use super::file_paths::{FilePath, FilePaths, OF_MANY};
 use super::health::replica_counts;
 use crate::view::View;
 use cairn_protocol::{DegradedChunk, ListDegraded, ListDegradedAnswer, MESSAGE_SIZE_MAX};
@@ -17,6 +18,7 @@ const _: () = assert!(TOLD_MAX as usize * (PATH_SIZE_MAX + 1024) < MESSAGE_SIZE_
 pub(crate) fn list(view: &View<'_>, wish: &ListDegraded) -> ListDegradedAnswer {
     let limit = wish.limit.clamp(1, TOLD_MAX) as usize;
     let mut answer = ListDegradedAnswer::default();
+    let mut paths = FilePaths::new(view.state, OF_MANY);
     for (number, (handle, chunk)) in view.state.chunks_after(wish.after).enumerate() {
         if number >= LOOKED_AT_MAX || answer.chunks.len() >= limit {
             return answer;
@@ -25,19 +27,16 @@ pub(crate) fn list(view: &View<'_>, wish: &ListDegraded) -> ListDegradedAnswer {
         let (good, readable) = replica_counts(view, handle, &chunk);
         assert!(good <= readable, "a good replica can be read");
         if good < chunk.goal as usize {
+            let file = view.state.sharing().live_file_of(handle, &chunk);
+            let FilePath { text: path, unnamed } = paths.of(file);
             answer.chunks.push(DegradedChunk {
                 handle,
                 index: chunk.index,
-                path: view
-                    .state
-                    .sharing()
-                    .paths_of(handle, &chunk)
-                    .into_iter()
-                    .next()
-                    .unwrap_or_default(),
+                path,
                 good: u32::try_from(good).expect("a cell has few servers"),
                 goal: chunk.goal,
                 readable: readable > 0,
+                unnamed,
             });
         }
     }

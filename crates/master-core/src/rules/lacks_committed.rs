@@ -18,15 +18,31 @@ pub(crate) fn lacking_committed(
     handle: ChunkHandle,
     replicas: &[(ServerId, KnownReplica)],
 ) -> Vec<ServerId> {
+    let lacking = lacking(view, handle, replicas);
+    // LC2
+    if lacking.len() == replicas.len() || broken(Rule::R41) { Vec::new() } else { lacking }
+}
+
+/// Whether none of these replicas has what is committed of a chunk, and none will ever (LC2).
+pub(crate) fn all_lack_committed(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    replicas: &[(ServerId, KnownReplica)],
+) -> bool {
+    !replicas.is_empty() && lacking(view, handle, replicas).len() == replicas.len()
+}
+
+/// LC1
+fn lacking(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    replicas: &[(ServerId, KnownReplica)],
+) -> Vec<ServerId> {
     let Some(row) = view.state.streams().open_chunk(handle) else { return Vec::new() };
     let lacks = |replica: &KnownReplica| {
         let is_final = replica.closed || replica.suspect;
         is_final && (replica.serial < row.serial || replica.length < row.length)
     };
-    // LC2
-    if replicas.iter().all(|(_, replica)| lacks(replica)) || broken(Rule::R41) {
-        return Vec::new();
-    }
     let lacking = replicas.iter().filter(|(_, replica)| lacks(replica));
     lacking.map(|(server, _)| *server).collect()
 }

@@ -24,6 +24,7 @@ pub(crate) mod decided_set;
 pub(crate) mod degraded;
 pub(crate) mod explain;
 mod explain_drain;
+pub(crate) mod file_paths;
 pub(crate) mod garbage;
 pub(crate) mod good_replicas;
 pub(crate) mod health;

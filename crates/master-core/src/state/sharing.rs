@@ -50,15 +50,22 @@ impl<'a> Sharing<'a> {
         live.unwrap_or(chunk.file)
     }
 
-    /// The paths of a chunk's files, those first that are not deleted: only where nothing hurries.
+    /// A file of a chunk that stands below an entry, one that is not deleted where there is one.
     #[must_use]
-    pub fn paths_of(&self, handle: ChunkHandle, chunk: &ChunkRecord) -> Vec<String> {
-        let mut files: Vec<EntryId> = self.files_of(handle, chunk).collect();
-        // Mostly the only one.
-        if files.len() > 1 {
-            files.sort_by_key(|file| self.names.is_hidden(*file));
+    pub fn file_within(
+        &self,
+        handle: ChunkHandle,
+        chunk: &ChunkRecord,
+        top: EntryId,
+    ) -> Option<EntryId> {
+        let mut hidden = None;
+        for file in self.files_of(handle, chunk).filter(|file| self.is_within(*file, top)) {
+            if !self.names.is_hidden(file) {
+                return Some(file);
+            }
+            hidden = hidden.or(Some(file));
         }
-        files.into_iter().filter_map(|file| self.names.path_of(file)).collect()
+        hidden
     }
 
     /// Whether an entry stands below another, or is it.

@@ -180,9 +180,10 @@ fn judge(
     chunk: &ListedChunk,
     told: &BTreeMap<(ChunkHandle, ServerId), Result<ReplicaCheck, Error>>,
 ) -> CheckedChunk {
-    let ListedChunk { handle, goal, deleted, .. } = *chunk;
+    let ListedChunk { handle, goal, deleted, unnamed, .. } = *chunk;
     let to_person = chunk.waits.is_some_and(|wait| wait.why == WaitReason::NoSource);
-    let mut checked = CheckedChunk { handle, goal, deleted, to_person, ..CheckedChunk::default() };
+    let told_so = CheckedChunk { handle, goal, deleted, unnamed, to_person, ..Default::default() };
+    let mut checked = told_so;
     let (mut findings, mut sound) = (Vec::new(), Vec::new());
     for replica in &chunk.replicas {
         let Some(at) = servers.get(&replica.server) else { continue };

@@ -159,6 +159,8 @@ pub(crate) struct CheckedChunk {
     pub(crate) goal: u32,
     /// Only deleted files have it.
     pub(crate) deleted: bool,
+    /// Its file's name is not known yet.
+    pub(crate) unnamed: bool,
     /// No copy comes of what there is before a person decides, or a server comes back.
     pub(crate) to_person: bool,
     /// Replicas that are good, as their servers say.

@@ -103,7 +103,8 @@ async fn check_chunks(
         let (chunks, resume) = checker.cell.listed_chunks(under, after).await.doing(doing)?;
         handles.extend(chunks.iter().map(|chunk| chunk.handle));
         let checked = checker.check(chunks).await?;
-        for chunk in checked {
+        for mut chunk in checked {
+            name(checker, &mut chunk).await?;
             for finding in &chunk.findings {
                 finding.tell(output)?;
                 tally.note(finding);
@@ -116,6 +117,22 @@ async fn check_chunks(
             None => return Ok(handles),
         }
     }
+}
+
+/// Asks for the name of the file of which there is something to tell, where it was not told with
+/// all others.
+async fn name(checker: &Checker, chunk: &mut CheckedChunk) -> Result<(), CliError> {
+    if !chunk.unnamed || chunk.findings.is_empty() {
+        return Ok(());
+    }
+    let doing = || "asking the master whose chunk it is".to_owned();
+    let listed = checker.cell.listed_chunk(chunk.handle).await.doing(doing)?;
+    for finding in chunk.findings.iter_mut() {
+        if let (Some((path, _)), Some(listed)) = (&mut finding.place, &listed) {
+            path.clone_from(&listed.path);
+        }
+    }
+    Ok(())
 }
 
 /// How far repair is: where that stays the same for long, nothing gets on.
@@ -182,10 +199,8 @@ async fn await_stale(checker: &Checker, repaired: &[ChunkHandle]) {
 
 /// What the master tells of a chunk; none: it was purged.
 async fn listed(checker: &Checker, handle: ChunkHandle) -> Result<Option<ListedChunk>, CliError> {
-    let before = ChunkHandle::new(handle.get().saturating_sub(1));
     let doing = || "asking the master whether what was found is repaired".to_owned();
-    let (listed, _) = checker.cell.listed_chunks(None, before).await.doing(doing)?;
-    Ok(listed.into_iter().find(|chunk| chunk.handle == handle))
+    checker.cell.listed_chunk(handle).await.doing(doing)
 }
 
 /// Whether a chunk is not whole yet, and may get so by itself.

@@ -14,8 +14,14 @@ pub(crate) async fn run(session: &Session, output: &Output) -> Result<(), CliErr
     let doing = || format!("asking the cell at {} for its chunks", session.address());
     let (mut after, mut found, mut lost) = (ChunkHandle::default(), 0_u64, 0_u64);
     loop {
-        let (chunks, resume) = cell.degraded_chunks(after).await.doing(doing)?;
-        for chunk in &chunks {
+        let (mut chunks, resume) = cell.degraded_chunks(after).await.doing(doing)?;
+        for chunk in &mut chunks {
+            // Whose name was not found with all others is asked for alone.
+            if chunk.unnamed
+                && let Some(listed) = cell.listed_chunk(chunk.handle).await.doing(doing)?
+            {
+                chunk.path = listed.path;
+            }
             found += 1;
             lost += u64::from(!chunk.readable);
             print(output, chunk)?;
@@ -36,7 +42,7 @@ pub(crate) async fn run(session: &Session, output: &Output) -> Result<(), CliErr
 }
 
 fn print(output: &Output, chunk: &DegradedChunk) -> Result<(), CliError> {
-    let DegradedChunk { handle, index, path, good, goal, readable } = chunk;
+    let DegradedChunk { handle, index, path, good, goal, readable, .. } = chunk;
     let (handle, index) = (handle.short(), index.get());
     if output.json() {
         return output.value(&json!({

@@ -159,6 +159,22 @@ fn a_suspect_becomes_the_set_when_every_other_member_is_dead_and_only_long_after
 }
 
 #[test]
+fn a_death_elsewhere_puts_off_no_decision_about_a_set_of_which_all_are_known() {
+    let told = [((18, 18), true), ((18, 18), true), ((18, 18), true)];
+    let (mut world, mut disks) = after_power_loss_of(4, &told);
+    let of_set: Vec<u64> = disks.keys().copied().collect();
+    let other = (1..=4).find(|id| !of_set.contains(id)).expect("one has none of it");
+    world.join(other, vec![], vec![]);
+    // One of the set dies, and half a minute later the other one.
+    disks.remove(&of_set[2]);
+    world.pass(30_000, &[of_set[0], of_set[1], other]);
+    let left = 10 * 4000 - 30_000;
+    assert_eq!(ask_for(&mut world, &mut disks, LeasePurpose::Level, left - 500), None);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 3000).expect("decided");
+    assert_eq!(members(&grant).len(), 2, "nobody waits for who has none of it");
+}
+
+#[test]
 fn a_member_that_comes_back_with_more_after_the_decision_is_kept_until_a_person_lets_go_of_it() {
     let (mut world, mut disks) = after_power_loss(&[((18, 18), true)]);
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 43_000).expect("decided");

@@ -120,3 +120,25 @@ fn what_nobody_has_who_is_left_counts_against_nobody() {
     world.pass(60_000, &[1, 2, 3]);
     assert_eq!(decided(&world), SetDecision::Set(vec![server(1)]));
 }
+
+#[test]
+fn what_a_whole_set_lost_is_lost_and_the_chunk_is_sealed_without_it() {
+    let mut world = World::new(3);
+    stream(&mut world, 3);
+    let mut world = world.restarted(2);
+    world.join(1, vec![told(2, (false, true))], vec![]);
+    world.join(2, vec![told(1, (false, true))], vec![]);
+    world.join(3, vec![told(2, (false, true))], vec![]);
+    assert!(matches!(decided(&world), SetDecision::At(_)), "{:?}", decided(&world));
+    world.pass(60_000, &[1, 2, 3]);
+    assert_eq!(decided(&world), SetDecision::Set(vec![server(1), server(3)]), "DS7");
+    assert!(seal(&mut world));
+    for (id, to, raise) in world.raises() {
+        assert_ne!(to, 2, "it has less");
+        world.accept(id, &raise, told(2, (true, false)));
+    }
+    let records = world.commit();
+    let [Record::SealChunk(sealed)] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((sealed.set_size, sealed.serial), (2, None), "what it lacks is lost (SL2)");
+    assert!(world.state.chunk(handle()).expect("there").closed, "it is done");
+}
