@@ -336,7 +336,7 @@ impl ChunkCore {
         self.with_clones(now, Clones::tick);
         if self.settings.are_told() {
             self.scrub.tick(now, &mut self.table, &mut self.out);
-            self.second_looks.tick(now, &self.table, &mut self.out);
+            self.second_looks.tick(now, &mut self.table, &mut self.out);
         }
         self.with_link(now, MasterLink::tick);
         self.tell_shadows(now.time);

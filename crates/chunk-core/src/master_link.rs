@@ -472,7 +472,7 @@ impl MasterLink {
             capacity,
             used,
             leases: cx.table.held_leases(cx.now.time, true),
-            damaged: cx.table.damaged(),
+            damaged: cx.table.damaged().into_iter().collect(),
             held: self.replicas_to_tell(cx.table),
             term: self.term,
             heeded: self.heeded,

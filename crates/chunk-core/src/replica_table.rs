@@ -1,8 +1,8 @@
 //! All replicas of a server, and which of them need a look.
 //!
-//! - W1: ticks and heartbeats look at the watched ones only: those that hold a lease or are
-//!   damaged, and those touched since the last tick. The others may be millions.
-//! - W2: what is watched, untold, uncounted or unsynced is here.
+//! - W1: ticks look at the watched ones only: those that hold a lease, and those touched since the
+//!   last tick. The others may be millions, and where a disk fails so may the damaged ones.
+//! - W2: what is watched, damaged, untold, uncounted or unsynced is here.
 
 use crate::outbox::{DiskPurpose, Outbox};
 use crate::replica::Replica;
@@ -26,6 +26,10 @@ pub(crate) const UNTOLD_AT_ONCE: usize = 4096;
 pub(crate) struct ReplicaTable {
     replicas: BTreeMap<ChunkHandle, Replica>,
     watched: BTreeSet<ChunkHandle>,
+    /// Those that were found damaged since the last tick are among the watched alone.
+    damaged: BTreeSet<ChunkHandle>,
+    /// Whose damage may have come, gone or changed since this was asked for last.
+    doubted: BTreeSet<ChunkHandle>,
     /// Changed since a heartbeat told of them.
     untold: BTreeSet<ChunkHandle>,
     /// Changed, or gone, since this was asked for last; none while nobody asks.
@@ -142,6 +146,9 @@ impl ReplicaTable {
         }
         self.uncounted.remove(&handle);
         self.watched.remove(&handle);
+        if self.damaged.remove(&handle) {
+            self.doubted.insert(handle);
+        }
         self.untold.remove(&handle);
         self.changed.as_mut().map(|changed| changed.insert(handle));
         self.noted.remove(&handle);
@@ -216,16 +223,19 @@ impl ReplicaTable {
         }
     }
 
-    /// Lets time pass for those that hold a lease; the others are watched no more, unless they are
-    /// damaged (W1).
+    /// Lets time pass for those that hold a lease; the others are watched no more (W1).
     pub(crate) fn tick(&mut self, mut tick: impl FnMut(&mut Replica)) {
-        let Self { replicas, watched, .. } = self;
+        let Self { replicas, watched, damaged, doubted, .. } = self;
         watched.retain(|handle| {
             let replica = replicas.get_mut(handle).expect("what is watched is here (W2)");
             if replica.role().primary().is_some() {
                 tick(replica);
             }
-            replica.role().primary().is_some() || replica.stored().is_damaged()
+            if replica.stored().is_damaged() {
+                damaged.insert(*handle);
+                doubted.insert(*handle);
+            }
+            replica.role().primary().is_some()
         });
     }
 
@@ -244,10 +254,19 @@ impl ReplicaTable {
         self.each_watched(|replica| replica.extend_lease(extended, now, until));
     }
 
-    pub(crate) fn damaged(&self) -> Vec<ChunkHandle> {
-        let watched = self.watched.iter().filter_map(|handle| self.replicas.get(handle));
-        let damaged = watched.filter(|replica| replica.stored().is_damaged());
-        damaged.map(|replica| replica.stored().handle()).collect()
+    /// In handle order.
+    pub(crate) fn damaged(&self) -> BTreeSet<ChunkHandle> {
+        let is_damaged = |handle: &&ChunkHandle| {
+            self.replicas.get(handle).is_some_and(|replica| replica.stored().is_damaged())
+        };
+        let mut damaged = self.damaged.clone();
+        damaged.extend(self.watched.iter().filter(is_damaged));
+        damaged
+    }
+
+    /// Whose damage may have come, gone or changed since this was asked last.
+    pub(crate) fn take_doubted(&mut self) -> BTreeSet<ChunkHandle> {
+        std::mem::take(&mut self.doubted)
     }
 
     /// A journal knows that it is damaged.
@@ -286,8 +305,10 @@ impl ReplicaTable {
     /// it may have gone meanwhile, or have lost bytes.
     pub(crate) fn turn_out_sound(&mut self, handle: ChunkHandle) -> bool {
         let may_be = |replica: &&mut Replica| replica.stored().may_turn_out_sound();
+        self.doubted.insert(handle);
         let Some(replica) = self.replicas.get_mut(&handle).filter(may_be) else { return false };
         replica.stored_mut().turn_out_sound();
+        self.damaged.remove(&handle);
         self.noted.remove(&handle);
         self.sound.insert(handle);
         // Shadow masters hear of it with what has changed.
@@ -308,6 +329,7 @@ impl ReplicaTable {
         let replica = self.replicas.get_mut(&stands.handle);
         let reopened = replica.is_some_and(|replica| replica.stored_mut().reopen(stands));
         if reopened {
+            self.doubted.insert(stands.handle);
             self.note_change(stands.handle, now);
         }
         reopened
@@ -399,10 +421,14 @@ mod tests {
         table.touch(damaged).expect("it is held").on_verified(&mut Outbox::default(), false);
         assert_eq!(table.watched.len(), 2);
         table.tick(|replica| panic!("no lease is held: {replica:?}"));
-        assert_eq!(table.watched.iter().collect::<Vec<_>>(), [&damaged]);
-        assert_eq!(table.damaged(), [damaged]);
-        table.remove(damaged);
         assert!(table.watched.is_empty());
+        assert_eq!(table.damaged(), [damaged].into());
+        assert_eq!(table.take_doubted(), [damaged].into());
+        table.tick(|replica| panic!("no lease is held: {replica:?}"));
+        assert!(table.take_doubted().is_empty(), "nothing about it has changed");
+        table.remove(damaged);
+        assert!(table.watched.is_empty() && table.damaged().is_empty());
+        assert_eq!(table.take_doubted(), [damaged].into());
     }
 
     #[test]

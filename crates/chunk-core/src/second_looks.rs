@@ -11,6 +11,8 @@
 //! - SL1: one part at a time is under way, at a quarter of the scrub's rate, less beside clients.
 //! - SL2: a replica is sound again only when every block that its head counts has verified in one
 //!   pass, from the first on; one that may have lost bytes never is (R28).
+//! - SL3: a tick costs what has changed since the last one, however many rest: where a disk fails,
+//!   all that it holds may be bad.
 //!
 //! Knows when to look and what came of it. What a sound replica means is the core's to say.
 
@@ -20,7 +22,7 @@ use crate::replica_table::ReplicaTable;
 use cairn_env::{ChunkDone, ChunkJob, ChunkResult, Now};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// From when a replica is found bad until it is looked at again.
@@ -46,6 +48,8 @@ pub(crate) struct SecondLooks {
     /// Bytes a second.
     rate: u64,
     rests: BTreeMap<ChunkHandle, Rest>,
+    /// The same, by when they are due.
+    by_due: BTreeSet<(Time, ChunkHandle)>,
     /// The part that is verified next, or just now.
     part: Option<(ChunkHandle, u64)>,
     under_way: bool,
@@ -56,27 +60,22 @@ pub(crate) struct SecondLooks {
 impl SecondLooks {
     /// `scrub_rate`: bytes a second; zero: nobody looks.
     pub(crate) fn new(scrub_rate: u64) -> Self {
-        let (rate, rests) = (scrub_rate.div_ceil(RATE_PART), BTreeMap::new());
-        Self { rate, rests, part: None, under_way: false, due: Time::default() }
+        let (rests, by_due) = (BTreeMap::new(), BTreeSet::new());
+        let (rate, due) = (scrub_rate.div_ceil(RATE_PART), Time::default());
+        Self { rate, rests, by_due, part: None, under_way: false, due }
     }
 
     /// Looks at a bad replica, or goes on with one, if it is time to.
-    pub(crate) fn tick(&mut self, now: Now, table: &ReplicaTable, out: &mut Outbox) {
+    pub(crate) fn tick(&mut self, now: Now, table: &mut ReplicaTable, out: &mut Outbox) {
+        self.take_changes(now, table);
         if self.under_way || now.time < self.due || self.rate == 0 {
             return;
-        }
-        let bad: Vec<ChunkHandle> =
-            table.damaged().into_iter().filter(|it| may_be(table, *it)).collect();
-        self.rests.retain(|handle, _| bad.contains(handle));
-        for handle in bad {
-            let rest = Rest { due: now.time + REST_MIN, next: REST_MIN * 2 };
-            self.rests.entry(handle).or_insert(rest);
         }
         // One that has gone meanwhile, or has lost bytes, is not gone on with.
         self.part = self.part.filter(|(handle, _)| self.rests.contains_key(handle));
         let first = || {
-            let due = self.rests.iter().filter(|(_, rest)| rest.due <= now.time);
-            due.min_by_key(|(_, rest)| rest.due).map(|(handle, _)| (*handle, 0))
+            let first = self.by_due.first().filter(|(due, _)| *due <= now.time);
+            first.map(|(_, handle)| (*handle, 0))
         };
         let Some((handle, offset)) = self.part.or_else(first) else { return };
         assert!(!self.under_way, "two parts at once (SL1)");
@@ -85,6 +84,31 @@ impl SecondLooks {
         let scrub = ChunkJob::Scrub { handle, offset };
         let job = if is_unread { ChunkJob::Reopen { handle } } else { scrub };
         out.chunk_job(handle, DiskPurpose::SecondLook, job);
+    }
+
+    /// What is bad from now on rests; what is no longer, or may have lost bytes, is let go of (SL3).
+    fn take_changes(&mut self, now: Now, table: &mut ReplicaTable) {
+        for handle in table.take_doubted() {
+            if !may_be(table, handle) {
+                self.end_rest(handle);
+            } else if !self.rests.contains_key(&handle) {
+                let rest = Rest { due: now.time + REST_MIN, next: REST_MIN * 2 };
+                self.rest(handle, rest);
+            }
+        }
+    }
+
+    fn rest(&mut self, handle: ChunkHandle, rest: Rest) {
+        self.end_rest(handle);
+        self.rests.insert(handle, rest);
+        self.by_due.insert((rest.due, handle));
+    }
+
+    fn end_rest(&mut self, handle: ChunkHandle) {
+        if let Some(rest) = self.rests.remove(&handle) {
+            self.by_due.remove(&(rest.due, handle));
+        }
+        assert_eq!(self.rests.len(), self.by_due.len(), "each rests once");
     }
 
     /// A part is verified; names the replica of which all are, one after the other (SL2).
@@ -102,7 +126,7 @@ impl SecondLooks {
         match result {
             // SL2 broken: one part that is read will do, whatever is in it.
             Ok(ChunkDone::Scrubbed { .. }) if broken(Rule::SL2) => {
-                self.rests.remove(&handle);
+                self.end_rest(handle);
                 Some(handle)
             }
             Ok(ChunkDone::Scrubbed { bad: None, next: Some(next), .. }) => {
@@ -114,14 +138,14 @@ impl SecondLooks {
                 None
             }
             Ok(ChunkDone::Scrubbed { bad: None, next: None, .. }) => {
-                self.rests.remove(&handle);
+                self.end_rest(handle);
                 Some(handle)
             }
             // It is as it was, or its disk cannot say, or its set has by now.
             Ok(ChunkDone::Scrubbed { .. } | ChunkDone::Reopened(_)) | Err(_) => {
-                if let Some(rest) = self.rests.get_mut(&handle) {
-                    rest.due = now.time + rest.next;
-                    rest.next = (rest.next * 2).min(REST_MAX);
+                if let Some(Rest { next, .. }) = self.rests.get(&handle).copied() {
+                    let due = now.time + next;
+                    self.rest(handle, Rest { due, next: (next * 2).min(REST_MAX) });
                 }
                 None
             }

@@ -123,7 +123,8 @@ impl ToldShadow {
         self.is_first &= !is_round;
         assert!(replicas.len() + tell.gone.len() <= SLICE, "a bounded message (SR2)");
         tell.all = !self.is_first;
-        (tell.replicas, tell.damaged) = (ReportSlice(replicas), cx.table.damaged());
+        let damaged = cx.table.damaged().into_iter().collect();
+        (tell.replicas, tell.damaged) = (ReportSlice(replicas), damaged);
     }
 }
 

@@ -265,3 +265,25 @@ fn what_a_start_could_not_read_and_a_raise_took_in_is_as_its_set_says() {
     bench.pass(Duration::from_secs(3600));
     assert!(bench.scrubs.is_empty() && !bench.heartbeat().1.held.contains(&read_at_last()));
 }
+
+#[test]
+fn of_a_whole_disk_of_bad_replicas_a_tick_looks_only_at_what_has_changed() {
+    // Were each tick to compare them with each other, this would not end.
+    let held: Vec<ChunkHandle> = (1..=50_000).map(|it| ChunkHandle::of(TERM, it)).collect();
+    let mut bench = Bench::restarted(&held, held[held.len() - 1], &held);
+    for _ in 0..195 {
+        bench.pass(Duration::from_millis(50));
+        assert!(bench.scrubs.is_empty(), "they rest");
+    }
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.scrubbed(10, None, true), (held[0], 0));
+    assert!(bench.noted().contains(&JournalEntry::Sound(held[0])));
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.scrubbed(10, None, false), (held[1], 0), "the next one");
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(
+        bench.scrubbed(10, None, true),
+        (held[2], 0),
+        "it rests once more, the others do not"
+    );
+}

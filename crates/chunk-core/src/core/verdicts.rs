@@ -23,7 +23,7 @@ impl ChunkCore {
             let event = LogEvent::info("bad block reads again").with("chunk", handle.short());
             self.out.push(Effect::Log(event));
         }
-        self.second_looks.tick(now, &self.table, &mut self.out);
+        self.second_looks.tick(now, &mut self.table, &mut self.out);
     }
 
     /// A part of the round over all that is stored is verified.
