@@ -33,8 +33,8 @@ use std::time::Duration;
 
 /// Replicas that a heartbeat reports in turn, so that the master can name what is garbage.
 const HELD_PER_HEARTBEAT: usize = 200;
-/// Lost replicas that a heartbeat tells of.
-const LOST_PER_HEARTBEAT: usize = 10_000;
+/// Replicas that a heartbeat names as lost, as damaged, or as sound again: some of each.
+const NAMED_PER_HEARTBEAT: usize = 10_000;
 /// The same while some of what was reported is garbage: there is more of it, mostly.
 const HELD_WHILE_SHEDDING: usize = 1000;
 /// Pause before another try to join.
@@ -472,20 +472,20 @@ impl MasterLink {
             capacity,
             used,
             leases: cx.table.held_leases(cx.now.time, true),
-            damaged: cx.table.damaged().into_iter().collect(),
+            damaged: cx.table.damaged_in_turn(NAMED_PER_HEARTBEAT),
             held: self.replicas_to_tell(cx.table),
             term: self.term,
             heeded: self.heeded,
             served: self.served(),
             clones: cx.clones.progress(),
-            lost: cx.table.lost(LOST_PER_HEARTBEAT),
+            lost: cx.table.lost(NAMED_PER_HEARTBEAT),
             full: self.is_full,
             scrub: Box::new(cx.scrub.progress()),
             stored: cx.table.stored_size(),
             disks: self.space.disks.clone(),
             resources: Box::new(self.space.resources),
             traffic: Box::new(cx.traffic.totals()),
-            sound: cx.table.sound(),
+            sound: cx.table.sound(NAMED_PER_HEARTBEAT),
         };
         self.told = (sent, [request.lost.clone(), request.sound.clone()]);
         self.call(cx, |asked| CallPurpose::Heartbeat { asked, sent }, request);

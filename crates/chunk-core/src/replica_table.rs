@@ -28,6 +28,8 @@ pub(crate) struct ReplicaTable {
     watched: BTreeSet<ChunkHandle>,
     /// Those that were found damaged since the last tick are among the watched alone.
     damaged: BTreeSet<ChunkHandle>,
+    /// Up to here the damaged ones were told, this time round.
+    damaged_told: ChunkHandle,
     /// Whose damage may have come, gone or changed since this was asked for last.
     doubted: BTreeSet<ChunkHandle>,
     /// Changed since a heartbeat told of them.
@@ -225,14 +227,17 @@ impl ReplicaTable {
 
     /// Lets time pass for those that hold a lease; the others are watched no more (W1).
     pub(crate) fn tick(&mut self, mut tick: impl FnMut(&mut Replica)) {
-        let Self { replicas, watched, damaged, doubted, .. } = self;
+        let Self { replicas, watched, damaged, doubted, changed, .. } = self;
         watched.retain(|handle| {
             let replica = replicas.get_mut(handle).expect("what is watched is here (W2)");
             if replica.role().primary().is_some() {
                 tick(replica);
             }
             if replica.stored().is_damaged() {
-                damaged.insert(*handle);
+                if damaged.insert(*handle) {
+                    // Shadow masters hear of it with what has changed.
+                    changed.as_mut().map(|changed| changed.insert(*handle));
+                }
                 doubted.insert(*handle);
             }
             replica.role().primary().is_some()
@@ -262,6 +267,20 @@ impl ReplicaTable {
         let mut damaged = self.damaged.clone();
         damaged.extend(self.watched.iter().filter(is_damaged));
         damaged
+    }
+
+    /// Up to `count_max` of the damaged ones, and the next time those behind them. A master takes
+    /// none for mended that is not named: that is said of each (`sound`). So that where there are
+    /// more, as of a disk that failed, all are named in turn, and again to a master of later; one
+    /// that was not named yet is as one that was not found yet.
+    pub(crate) fn damaged_in_turn(&mut self, count_max: usize) -> Vec<ChunkHandle> {
+        let all = self.damaged();
+        let behind = all.range((Bound::Excluded(self.damaged_told), Bound::Unbounded));
+        let round = behind.chain(all.range(..=self.damaged_told));
+        let mut told: Vec<ChunkHandle> = round.copied().take(count_max).collect();
+        self.damaged_told = told.last().copied().unwrap_or_default();
+        told.sort_unstable();
+        told
     }
 
     /// Whose damage may have come, gone or changed since this was asked last.
@@ -335,13 +354,13 @@ impl ReplicaTable {
         reopened
     }
 
-    /// Those that turned out to be sound, and of which no master has heard; none that was found
-    /// bad once more.
-    pub(crate) fn sound(&self) -> Vec<ChunkHandle> {
+    /// Up to `count_max` of those that turned out to be sound, and of which no master has heard;
+    /// none that was found bad once more.
+    pub(crate) fn sound(&self, count_max: usize) -> Vec<ChunkHandle> {
         let is_sound = |handle: &&ChunkHandle| {
             self.replicas.get(handle).is_some_and(|replica| !replica.stored().is_damaged())
         };
-        self.sound.iter().filter(is_sound).copied().collect()
+        self.sound.iter().filter(is_sound).copied().take(count_max).collect()
     }
 
     /// Whether nobody has been told of its last change.

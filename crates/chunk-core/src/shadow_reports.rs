@@ -123,8 +123,13 @@ impl ToldShadow {
         self.is_first &= !is_round;
         assert!(replicas.len() + tell.gone.len() <= SLICE, "a bounded message (SR2)");
         tell.all = !self.is_first;
-        let damaged = cx.table.damaged().into_iter().collect();
-        (tell.replicas, tell.damaged) = (ReportSlice(replicas), damaged);
+        // What is told and not named here a shadow takes for sound. Of the others it knows what it
+        // was told, and hears once their damage has come or gone: so few are named (SR2).
+        let is_damaged = |handle: &ChunkHandle| {
+            cx.table.get(*handle).is_some_and(|replica| replica.stored().is_damaged())
+        };
+        tell.damaged = replicas.iter().map(|report| report.handle).filter(is_damaged).collect();
+        tell.replicas = ReportSlice(replicas);
     }
 }
 

@@ -4,8 +4,9 @@ mod bench;
 
 use bench::{Bench, TERM, append, handle, raise, version};
 use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError, IoFailure, JournalEntry};
-use cairn_protocol::{Raise, ReplicaReport};
+use cairn_protocol::{HeartbeatAnswer, InventoryAnswer, Raise, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, SerialNumber};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// In a bench a thousand bytes may be verified in a second, and a round begins every hour.
@@ -286,4 +287,25 @@ fn of_a_whole_disk_of_bad_replicas_a_tick_looks_only_at_what_has_changed() {
         (held[2], 0),
         "it rests once more, the others do not"
     );
+}
+
+#[test]
+fn of_more_bad_replicas_than_a_heartbeat_names_all_are_named_in_turn_again_and_again() {
+    let held: Vec<ChunkHandle> = (1..=25_000).map(|it| ChunkHandle::of(TERM, it)).collect();
+    let mut bench = Bench::restarted(&held, held[held.len() - 1], &held);
+    while let Some((id, Request::Inventory(_))) = bench.calls.pop_front() {
+        bench.answer(id, Ok(Response::Inventory(InventoryAnswer::default())));
+    }
+    for _ in 0..2 {
+        let mut named = BTreeSet::new();
+        for _ in 0..3 {
+            let (id, beat) = bench.heartbeat();
+            assert!(beat.damaged.len() <= 10_000, "{} at once", beat.damaged.len());
+            assert!(beat.damaged.is_sorted(), "each once");
+            named.extend(beat.damaged);
+            let answer = HeartbeatAnswer { term: TERM, ..HeartbeatAnswer::default() };
+            bench.answer(id, Ok(Response::Heartbeat(answer.into())));
+        }
+        assert!(named.iter().eq(&held), "{} are named", named.len());
+    }
 }

@@ -9,6 +9,7 @@ use cairn_protocol::{
     TellShadowAnswer,
 };
 use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, JoinId};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -189,4 +190,25 @@ fn who_starts_while_nobody_is_in_charge_serves_readers_whom_a_shadow_sent_and_no
     assert_eq!(bench.failure().code, ErrorCode::Busy);
     bench.ask(sent);
     assert!(bench.replies.pop_front().is_none_or(|(_, answer)| answer.is_ok()));
+}
+
+#[test]
+fn of_a_whole_disk_of_bad_replicas_a_shadow_hears_beside_what_it_is_told_of_each() {
+    let held: Vec<ChunkHandle> = (1..=3000).map(|it| ChunkHandle::of(TERM, it)).collect();
+    let (bad, sound) = held.split_at(2500);
+    let mut bench = Bench::waiting(&["master1:1", "master2:1"], &held);
+    assert_eq!(meet(&mut bench, "master2:1", 7), held);
+    bench.core.mark_damaged(bad);
+    let mut named = BTreeSet::new();
+    while named.len() < bad.len() {
+        let (id, tell) = told(&mut bench, "master2:1");
+        let told_of: BTreeSet<_> = tell.replicas.0.iter().map(|report| report.handle).collect();
+        assert!(told_of.len() <= 1024 && tell.damaged.iter().all(|it| told_of.contains(it)));
+        // What is told and not named is sound.
+        let unnamed = told_of.iter().filter(|it| !tell.damaged.contains(it));
+        assert!(unnamed.copied().all(|it| sound.contains(&it)), "{}", tell.damaged.len());
+        named.extend(tell.damaged);
+        answer(&mut bench, id, 7, vec![]);
+        assert!(bench.time.since(Default::default()) < Duration::from_secs(15), "soon");
+    }
 }

@@ -32,7 +32,8 @@ use cairn_protocol::{
     ShadowWord, TellShadow, TellShadowAnswer, WaitLength, WaitLengthAnswer,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{EntryId, Identity, JoinId, LogIndex, Term, Time};
+use cairn_types::{ChunkHandle, EntryId, Identity, JoinId, LogIndex, Term, Time};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Chunks that one answer names as unknown.
@@ -106,14 +107,15 @@ impl ShadowCore {
         let unknown = self.fleet.note_replicas((now.time, state), server, reports);
         let unknown = unknown.into_iter().take(UNKNOWN_MAX).map(|report| report.handle).collect();
         tell.gone.iter().for_each(|handle| self.fleet.forget_replica(*handle, server));
-        // All that are damaged are named each time: what is held and not named is not, any more.
-        for report in reports.iter().filter(|report| !tell.damaged.contains(&report.handle)) {
+        // Of those that are told of the damaged are named: what is told and not named is sound.
+        let damaged: BTreeSet<ChunkHandle> = tell.damaged.iter().copied().collect();
+        for report in reports.iter().filter(|report| !damaged.contains(&report.handle)) {
             let known = self.fleet.locations().get(report.handle, server);
             if known.is_some_and(|replica| replica.damaged) {
                 self.fleet.mark_sound(report.handle, server);
             }
         }
-        tell.damaged.iter().for_each(|handle| self.fleet.mark_damaged(*handle, server));
+        damaged.iter().for_each(|handle| self.fleet.mark_damaged(*handle, server));
         Ok(TellShadowAnswer { join: tell.join, unknown, config: None })
     }
 

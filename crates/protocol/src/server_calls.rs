@@ -135,7 +135,8 @@ cairn_types::message! {
         3 => capacity: u64,
         4 => used: u64,
         5 => leases: Vec<HeldLease>,
-        /// All replicas here that were found damaged.
+        /// Replicas here that were found damaged; where they are too many for one heartbeat, some
+        /// in turn. One that is not named is as it was.
         6 => damaged: Vec<ChunkHandle>,
         /// A slice of what it holds, in turn, so that the master can name what is garbage.
         7 => held: Vec<ReplicaReport>,

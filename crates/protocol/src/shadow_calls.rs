@@ -90,7 +90,7 @@ cairn_types::message! {
         5 => replicas: ReportSlice,
         /// It has them no more.
         6 => gone: Vec<ChunkHandle>,
-        /// Some of their blocks fail their checksums.
+        /// Those of `replicas` of which some blocks fail their checksums; the others are sound.
         7 => damaged: Vec<ChunkHandle>,
         /// All that it holds has been told.
         8 => all: bool,

@@ -29,7 +29,8 @@ use cairn_protocol::{
     ServedReign, ServerState,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellId, Incarnation, ServerId, Term};
+use cairn_types::{CellId, ChunkHandle, Incarnation, ServerId, Term};
+use std::collections::BTreeSet;
 
 impl Chunks {
     /// Takes what a chunkserver says.
@@ -228,7 +229,8 @@ impl Chunks {
             }
             self.fleet.mark_damaged(*handle, beat.server);
         }
-        for handle in beat.sound.iter().filter(|handle| !beat.damaged.contains(handle)) {
+        let damaged: BTreeSet<ChunkHandle> = beat.damaged.iter().copied().collect();
+        for handle in beat.sound.iter().filter(|handle| !damaged.contains(handle)) {
             self.fleet.mark_sound(*handle, beat.server);
         }
         let holder = (beat.server, beat.incarnation);
