@@ -20,7 +20,7 @@ use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, Time};
 use std::time::Duration;
 
-/// What a part costs beside its bytes, in bytes.
+/// What a part costs beside its bytes, in bytes: checksums, and the two slots of the head.
 const PART_SIZE: u64 = 4 << 10;
 /// From one note of where it is to the next.
 const NOTE_EVERY: Duration = Duration::from_secs(60);

@@ -29,7 +29,7 @@ use std::time::Duration;
 const REST_MIN: Duration = Duration::from_secs(10);
 /// The longest rest: what rots stays rotten, and is not read all day.
 const REST_MAX: Duration = Duration::from_secs(3600);
-/// What a part costs beside its bytes, in bytes.
+/// What a part costs beside its bytes, in bytes: checksums, and the two slots of the head.
 const PART_SIZE: u64 = 4 << 10;
 /// Of the scrub's rate.
 const RATE_PART: u64 = 4;

@@ -68,6 +68,79 @@ fn a_flipped_byte_anywhere_in_a_chunk_and_beside_it_is_found_or_mended() {
     }
 }
 
+/// A chunk with a head in each slot, the newer of which is on disk if `synced`.
+fn with_two_heads(disk: &SimDisk, synced: bool) -> (ChunkStore, Vec<u8>) {
+    let (store, mut model) = filled(disk, true);
+    for part in 0..2 {
+        let offset = (SIZE + 10 * part) as u64;
+        let writes = vec![Write::Bytes { offset, bytes: vec![9; 10], block_offset: 0 }];
+        model.take_all(&store, &[Step::Apply { writes, sync: synced }]);
+    }
+    (store, model.contents.pop().unwrap())
+}
+
+#[test]
+fn either_head_that_rots_is_written_anew_and_a_start_finds_two_good_ones() {
+    // Of this life, of an earlier one, and with a head that is not synced yet.
+    for (synced, restarted) in [(true, false), (true, true), (false, false)] {
+        for at in (0..1024).step_by(93) {
+            let context = format!("byte {at}, synced {synced}, restarted {restarted}");
+            let disk = new_disk();
+            let (mut store, whole) = with_two_heads(&disk, synced);
+            if restarted {
+                drop(store);
+                disk.crash();
+                store = open(&disk).0;
+            }
+            assert!(disk.flip_byte(&path("meta"), at));
+            assert_eq!(is_all_good(&store), Ok(true), "{context}");
+            drop(store);
+            for lost in [false, true] {
+                if lost {
+                    disk.power_loss_of_all_unsynced();
+                } else {
+                    disk.crash();
+                }
+                let (store, found) = ChunkStore::open(disk.session()).unwrap();
+                store.configure(BLOCK);
+                assert_eq!(found.damaged, [], "{context}");
+                // Its dirty mark is what makes it suspect, and no head.
+                assert_eq!(found.replicas[0].suspect, lost && !synced, "{context}");
+                assert!(read_all(&store).unwrap() == whole, "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_power_loss_while_a_head_is_written_anew_loses_nothing_that_was_synced() {
+    for at in [100, 700] {
+        let mut fuse = 0;
+        loop {
+            let disk = new_disk();
+            let (store, whole) = with_two_heads(&disk, true);
+            assert!(disk.flip_byte(&path("meta"), at));
+            disk.arm_fuse(fuse);
+            let done = is_all_good(&store);
+            drop(store);
+            let blown = disk.fuse_blown();
+            disk.power_loss_of_all_unsynced();
+            let (store, found) = ChunkStore::open(disk.session()).unwrap();
+            store.configure(BLOCK);
+            let context = format!("byte {at}, fuse {fuse}: {done:?}");
+            // Where it was not mended yet, that is told.
+            let damaged = found.damaged.contains(&HANDLE);
+            assert!(damaged || read_all(&store).unwrap() == whole, "{context}");
+            if !blown {
+                assert!(!damaged && done == Ok(true), "{context}");
+                break;
+            }
+            fuse += 1;
+        }
+        assert!(fuse > 2, "it was written and synced");
+    }
+}
+
 #[test]
 fn an_unreadable_sector_counts_as_bad_and_a_sound_chunk_never_does() {
     let disk = new_disk();

@@ -47,7 +47,7 @@ pub(crate) struct RecoveredChunk {
 
 /// What a slot of a sidecar holds.
 #[derive(Clone, Copy, Debug)]
-enum HeadSlot {
+pub(crate) enum HeadSlot {
     /// Zeros, or the file ends before it.
     Unwritten,
     Written(ChunkHead),
@@ -82,7 +82,7 @@ pub(crate) fn recover(
 ) -> Result<RecoveredChunk, DiskError> {
     let disk = chunks.disk.as_ref();
     let meta = read_file(disk, &path(line.handle, "meta")).map_err(disk_error)?;
-    let slots = read_slots(&meta.unwrap_or_default(), line);
+    let slots = read_slots(&meta.unwrap_or_default(), line.handle);
     let rotten = slots.iter().position(|slot| matches!(slot, HeadSlot::Rotten));
     let entries = read_entries(disk, line.handle)?;
     let candidates = candidates(&slots, entries.last());
@@ -165,16 +165,20 @@ fn choose(
     Ok((candidates[0], false))
 }
 
-fn read_slots(meta: &[u8], line: &ReplicaLine) -> HeadSlots {
+fn read_slots(meta: &[u8], handle: ChunkHandle) -> HeadSlots {
     [0, 1].map(|slot| {
         let raw = meta.get(slot * HEAD_SLOT_SIZE..).unwrap_or_default();
-        let raw = &raw[..raw.len().min(HEAD_SLOT_SIZE)];
-        match ChunkHead::decode(raw) {
-            Ok(head) if head.handle == line.handle => HeadSlot::Written(head),
-            Err(_) if raw.iter().all(|byte| *byte == 0) => HeadSlot::Unwritten,
-            _ => HeadSlot::Rotten,
-        }
+        read_slot(&raw[..raw.len().min(HEAD_SLOT_SIZE)], handle)
     })
+}
+
+/// What a slot of this chunk's sidecar holds, of which these are the bytes.
+pub(crate) fn read_slot(raw: &[u8], handle: ChunkHandle) -> HeadSlot {
+    match ChunkHead::decode(raw) {
+        Ok(head) if head.handle == handle => HeadSlot::Written(head),
+        Err(_) if raw.iter().all(|byte| *byte == 0) => HeadSlot::Unwritten,
+        _ => HeadSlot::Rotten,
+    }
 }
 
 /// Newest first; a slot before a redo entry of the same number.

@@ -3,7 +3,9 @@
 //!
 //! - SC1: a block that cannot be read, however often, is as bad as one that does not match
 //!   (`reading.rs`).
-//! - SC2: a head is known to its server: one that rots is written anew, and nothing is lost.
+//! - SC2: a head is known to its server: a slot that rots, of the newest head or of the one before,
+//!   is written anew, and nothing is lost. A start that finds it rotten cannot know whether it was
+//!   the newer one (recovery.rs, V4).
 //! - SC3: a file that is open outlives its name: whoever judges a replica looks for the name.
 
 use crate::chunk::Chunk;
@@ -11,6 +13,7 @@ use crate::chunk_files::{ChunkDirectory, ChunkFiles};
 use crate::chunk_store::{ChunkStore, locked};
 use crate::chunk_store_open::stands_at;
 use crate::reading::is_good;
+use crate::recovery::{HeadSlot, read_slot};
 use crate::whole_files::disk_error;
 use cairn_env::{ChunkError, IoFailure};
 use cairn_format::{ChunkHead, HEAD_SLOT_SIZE, block_checksum_offset};
@@ -110,21 +113,41 @@ fn scrub(
     if end < chunk.head.length {
         return Ok((end - offset, Some(end - end % block_size), None));
     }
-    if !is_head_stored(chunk, &files)? {
-        chunk.settle_slots(chunks)?;
-        let head = ChunkHead { sequence: chunk.head.sequence + 1, ..chunk.head };
-        chunk.write_head(&files, head)?;
-        chunk.sync(chunks)?;
-    }
+    mend_heads(chunk, chunks, &files)?;
     Ok((end.saturating_sub(offset), None, None))
 }
 
-/// Whether the newest head stands where it should (SC2).
-fn is_head_stored(chunk: &Chunk, files: &ChunkFiles) -> Result<bool, ChunkError> {
-    let mut slot = vec![0; HEAD_SLOT_SIZE];
-    match files.meta.read_at(&mut slot, (chunk.slot * HEAD_SLOT_SIZE) as u64) {
-        Ok(_) => Ok(ChunkHead::decode(&slot).is_ok_and(|head| head == chunk.head)),
-        Err(IoFailure::Device) => Ok(false),
+/// Writes the head anew, durably, until both slots hold what a start may find there (SC2). It takes
+/// the slot that an ordinary head would (R26).
+fn mend_heads(
+    chunk: &mut Chunk,
+    chunks: &ChunkDirectory,
+    files: &ChunkFiles,
+) -> Result<(), ChunkError> {
+    for _ in 0..2 {
+        let newest = stored_slot(chunk, files, chunk.slot)?;
+        if !matches!(newest, HeadSlot::Written(head) if head == chunk.head) {
+            // Where this was the synced one, it goes into the other slot at first.
+            chunk.settle_slots(chunks)?;
+        } else if matches!(stored_slot(chunk, files, 1 - chunk.slot)?, HeadSlot::Rotten) {
+            // It may be the synced one: the newest is on disk before anything is written there.
+            chunk.sync(chunks)?;
+        } else {
+            return Ok(());
+        }
+        let head = ChunkHead { sequence: chunk.head.sequence + 1, ..chunk.head };
+        chunk.write_head(files, head)?;
+        chunk.sync(chunks)?;
+    }
+    Ok(())
+}
+
+/// What a slot holds on disk; one that cannot be read holds nothing.
+fn stored_slot(chunk: &Chunk, files: &ChunkFiles, slot: usize) -> Result<HeadSlot, ChunkError> {
+    let mut raw = vec![0; HEAD_SLOT_SIZE];
+    match files.meta.read_at(&mut raw, (slot * HEAD_SLOT_SIZE) as u64) {
+        Ok(_) => Ok(read_slot(&raw, chunk.head.handle)),
+        Err(IoFailure::Device) => Ok(HeadSlot::Rotten),
         Err(failure) => Err(disk_error(failure).into()),
     }
 }
