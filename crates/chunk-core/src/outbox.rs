@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use cairn_env::{
     Answer, Caller, ChunkError, ChunkJob, ChunkResult, Completion, DiskError, Effect, EffectId,
-    JournalEntry, Lane, LogEvent, Payload,
+    JournalEntry, JournalPart, Lane, LogEvent, Payload,
 };
 use cairn_protocol::{
     ChoiceNumber, ErrorCode, Failure, FindPrimary, Request, Response, SEARCH_ROUND_TIME_MAX,
@@ -39,6 +39,8 @@ pub(crate) enum DiskPurpose {
     TrashEmptied,
     /// A part of what is stored is verified.
     Scrub,
+    /// A part of a journal is.
+    ScrubJournal(JournalPart),
     /// A part of a replica that was found bad is verified again.
     SecondLook,
     /// A replica is looked at for somebody.
@@ -238,6 +240,11 @@ impl Outbox {
     /// for either, and after a large deletion there are very many.
     pub(crate) fn trash_job(&mut self, purpose: DiskPurpose, job: ChunkJob) {
         self.disk(purpose, TRASH_LANE, job);
+    }
+
+    /// Asks for a part of a journal to be verified: that can wait, and no line waits for it.
+    pub(crate) fn scrub_journal(&mut self, part: JournalPart) {
+        self.disk(DiskPurpose::ScrubJournal(part), TRASH_LANE, ChunkJob::ScrubJournal(part));
     }
 
     /// Asks for an entry of the journal to become durable.

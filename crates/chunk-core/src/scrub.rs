@@ -2,7 +2,8 @@
 //! slower while clients are busy (GFS §5.2; design §6).
 //!
 //! ```text
-//!   round begins ─► replica after replica, part after part ─► round over ─► the period is over
+//!   round begins ─► the journals ─► replica after replica, part after part ─► round over ─► the
+//!                          │                                                 period is over
 //!                          └─► a bad block: the replica is damaged; the rest of it is not read
 //! ```
 //! - SB1: one part at a time is under way, and none while what was read lasts at the rate.
@@ -13,7 +14,7 @@ use crate::client_load::{ClientLoad, time_at};
 use crate::outbox::{DiskPurpose, Outbox};
 use crate::replica::Replica;
 use crate::replica_table::ReplicaTable;
-use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, JournalEntry, Now};
+use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, JournalEntry, JournalPart, Now};
 use cairn_format::ScrubPosition;
 use cairn_protocol::ScrubProgress;
 use cairn_types::planted::{Rule, broken};
@@ -61,6 +62,9 @@ pub(crate) struct Scrub {
     /// Of this round, or of the last one.
     position: ScrubPosition,
     part: Option<ScrubPart>,
+    /// The part of a journal that is verified next, or just now; none: they are, in this round. A
+    /// restart has read them all.
+    journals: Option<JournalPart>,
     under_way: bool,
     /// Until then what was read lasts.
     due: Time,
@@ -80,6 +84,7 @@ impl Scrub {
             settings,
             position,
             part: None,
+            journals: None,
             under_way: false,
             due: Time::default(),
             noted: Time::default(),
@@ -121,6 +126,7 @@ impl Scrub {
             self.position =
                 ScrubPosition { began_ms: wall_ms.max(1), handle: ChunkHandle::default() };
             self.is_counted = false;
+            self.journals = Some(JournalPart::default());
         }
         if !self.is_counted {
             self.is_counted = true;
@@ -134,6 +140,10 @@ impl Scrub {
     }
 
     fn start_part(&mut self, now: Now, table: &mut ReplicaTable, out: &mut Outbox) {
+        if let Some(part) = self.journals {
+            self.under_way = true;
+            return out.scrub_journal(part);
+        }
         let here = self.position.handle;
         let next = table.behind(here).find(|replica| !replica.stored().is_damaged());
         let Some(handle) = next.map(|replica| replica.stored().handle()) else {
@@ -170,10 +180,7 @@ impl Scrub {
             Ok(done) => panic!("a part was to be verified, and came to {done:?}"),
         };
         self.verified += size;
-        let rate = load.allowed(now.time, self.settings.rate);
-        let lasts = time_at(size + PART_SIZE, rate);
-        let is_behind = now.time.since(self.due) > BEHIND_MAX;
-        self.due = if is_behind { now.time + lasts } else { self.due + lasts };
+        self.pay(now, load, size + PART_SIZE);
         self.part = next.map(|offset| ScrubPart { handle, offset });
         if self.part.is_none() {
             self.position.handle = handle;
@@ -181,6 +188,26 @@ impl Scrub {
         self.has_moved = true;
         self.bad += u64::from(!good);
         (!good).then_some(handle)
+    }
+
+    /// A part of a journal is verified.
+    pub(crate) fn on_journal_done(
+        &mut self,
+        now: Now,
+        load: &ClientLoad,
+        size: u64,
+        next: Option<JournalPart>,
+    ) {
+        assert!(self.under_way && self.journals.is_some(), "a journal was looked at (SB1)");
+        (self.under_way, self.journals) = (false, next);
+        self.pay(now, load, size);
+    }
+
+    /// So many bytes were read.
+    fn pay(&mut self, now: Now, load: &ClientLoad, size: u64) {
+        let lasts = time_at(size, load.allowed(now.time, self.settings.rate));
+        let is_behind = now.time.since(self.due) > BEHIND_MAX;
+        self.due = if is_behind { now.time + lasts } else { self.due + lasts };
     }
 
     /// Keeps where it is (SB2).

@@ -3,7 +3,10 @@
 mod bench;
 
 use bench::{Bench, TERM, append, handle, raise, version};
-use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError, IoFailure, JournalEntry};
+use cairn_env::{
+    ChunkDone, ChunkError, ChunkJob, ChunkResult, DiskError, IoFailure, JournalEntry, JournalPart,
+    LogEvent,
+};
 use cairn_protocol::{HeartbeatAnswer, InventoryAnswer, Raise, ReplicaReport, Request, Response};
 use cairn_types::{ChunkHandle, SerialNumber};
 use std::collections::BTreeSet;
@@ -308,4 +311,36 @@ fn of_more_bad_replicas_than_a_heartbeat_names_all_are_named_in_turn_again_and_a
         }
         assert!(named.iter().eq(&held), "{} are named", named.len());
     }
+}
+
+#[test]
+fn a_round_begins_with_the_journals_of_all_directories_at_the_rate_and_damage_is_told() {
+    let mut bench = Bench::with_two();
+    bench.has_journals = true;
+    let second = JournalPart { directory: 1, generation: 7, offset: 4000 };
+    let damage = || LogEvent::error("a journal is damaged: it is written anew");
+    let answers = [(JournalPart::default(), Some(second), None), (second, None, Some(damage()))];
+    bench.pass(Duration::from_millis(1));
+    for (asked, next, told) in answers {
+        assert!(bench.scrubs.is_empty(), "the journals come first");
+        let (id, part) = bench.journal_looks.pop_front().expect("a journal is to be verified");
+        assert_eq!(part, asked);
+        bench.done(id, Ok(ChunkDone::JournalScrubbed { size: 4000, next, told }));
+        bench.pass(Duration::from_millis(3_999));
+        assert!(bench.journal_looks.is_empty() && bench.scrubs.is_empty(), "that is too fast");
+        bench.pass(Duration::from_millis(1));
+    }
+    assert!(bench.logged.iter().any(|line| line.contains("a journal is damaged")));
+    assert_eq!(bench.scrubbed(10, None, true), (handle(), 0));
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(bench.scrubbed(10, None, true), (other(), 0));
+    bench.pass(Duration::from_secs(5));
+    assert!(bench.journal_looks.is_empty(), "once in a round");
+    bench.wall_ms += HOUR.as_millis() as u64;
+    bench.pass(Duration::from_secs(1));
+    let (id, part) = bench.journal_looks.pop_front().expect("the next round");
+    assert_eq!(part, JournalPart::default());
+    bench.done(id, Err(ChunkError::Disk(DiskError::Io(IoFailure::NoDescriptors))));
+    let (_, part) = bench.journal_looks.pop_front().expect("the one of the next directory");
+    assert_eq!(part, JournalPart { directory: 1, ..JournalPart::default() });
 }

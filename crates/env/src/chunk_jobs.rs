@@ -7,7 +7,7 @@ use cairn_types::{
     Term,
 };
 
-use crate::{DiskError, Payload, ServerSpace};
+use crate::{DiskError, LogEvent, Payload, ServerSpace};
 
 /// One mutation to apply, in the order that its primary gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,25 @@ pub enum JournalEntry {
         /// Up to this one, in the order of handles.
         handle: ChunkHandle,
     },
+}
+
+/// A part of a journal; the first one of the first directory by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalPart {
+    /// The place of its directory.
+    pub directory: usize,
+    /// Of the journal that was begun to be looked at.
+    pub generation: u64,
+    /// Where in it; zero: whichever is there.
+    pub offset: u64,
+}
+
+impl JournalPart {
+    /// The first part of the directory behind its own.
+    #[must_use]
+    pub fn of_next_directory(self) -> Self {
+        Self { directory: self.directory + 1, ..Self::default() }
+    }
 }
 
 /// What a chunkserver asks of its disks.
@@ -161,6 +180,9 @@ pub enum ChunkJob {
         /// Where a block begins.
         offset: u64,
     },
+    /// Verifies a part of the journal of a data directory, or of the next one that works; one that
+    /// is damaged is written anew.
+    ScrubJournal(JournalPart),
     /// Recovers a chunk that a start could not read, or whose last change failed half-way, and
     /// brings to disk what it finds.
     Reopen {
@@ -326,6 +348,15 @@ pub enum ChunkDone {
         next: Option<u64>,
         /// Where the block begins that is not as it was written.
         bad: Option<u64>,
+    },
+    /// Of `ScrubJournal`.
+    JournalScrubbed {
+        /// Bytes that were read.
+        size: u64,
+        /// The next part; none: those of all directories are verified.
+        next: Option<JournalPart>,
+        /// What a person should know.
+        told: Option<LogEvent>,
     },
     /// Of `Reopen`: how the replica stands.
     Reopened(ReplicaReport),

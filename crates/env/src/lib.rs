@@ -33,7 +33,7 @@ mod resources;
 
 pub use chunk_jobs::{
     ApplyMutation, ChunkDone, ChunkError, ChunkJob, ChunkResult, CloneWork, GatheredRange,
-    JournalEntry, ReadDone,
+    JournalEntry, JournalPart, ReadDone,
 };
 pub use disk::{
     Disk, DiskError, DiskFile, DiskLock, IoFailure, Mapping, OpenMode, Space, SyncError,

@@ -412,6 +412,7 @@ impl ChunkDisk {
                 let (size, next, bad) = self.store_of(handle)?.scrub(handle, offset)?;
                 Ok(ChunkDone::Scrubbed { size, next, bad })
             }
+            ChunkJob::ScrubJournal(part) => self.directories.scrub_journal(part),
             ChunkJob::Reopen { handle } => {
                 self.store_of(handle)?.reopen(handle).map(ChunkDone::Reopened)
             }

@@ -19,9 +19,10 @@ use crate::chunk_store::{ChunkStore, PROBE_PATH, told_path};
 use crate::chunk_store_open::StoreOpenError;
 use crate::clone_files::CLONES_DIRECTORY;
 use crate::failure_note::FAILED_PATH;
+use crate::journal_scrub::JournalLook;
 use crate::opened_directories::OpenedDirectory;
 use crate::trash::TRASH_DIRECTORY;
-use cairn_env::{Disk, IoFailure, JournalEntry};
+use cairn_env::{ChunkDone, ChunkResult, Disk, IoFailure, JournalEntry, JournalPart};
 use cairn_format::RPC_LOG_DIRECTORY;
 use cairn_protocol::DiskStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,6 +86,21 @@ impl DataDirectories {
     /// Those that work.
     pub(crate) fn working(&self) -> Vec<(usize, Arc<ChunkStore>)> {
         self.all().filter(|(_, store)| !store.has_failed()).collect()
+    }
+
+    /// Verifies a part of a journal, of the first directory from that one on that works.
+    pub(crate) fn scrub_journal(&self, part: JournalPart) -> ChunkResult {
+        let mut working = self.working().into_iter();
+        let Some((directory, store)) = working.find(|(place, _)| *place >= part.directory) else {
+            return Ok(ChunkDone::JournalScrubbed { size: 0, next: None, told: None });
+        };
+        let is_same = directory == part.directory;
+        let from = if is_same { (part.generation, part.offset) } else { (0, 0) };
+        let JournalLook { size, next, told } = store.scrub_journal(from)?;
+        let here = JournalPart { directory, ..JournalPart::default() };
+        let next = next.map(|(generation, offset)| JournalPart { generation, offset, ..here });
+        let next = Some(next.unwrap_or(here.of_next_directory()));
+        Ok(ChunkDone::JournalScrubbed { size, next, told })
     }
 
     /// How each is.

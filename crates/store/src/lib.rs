@@ -26,6 +26,7 @@ mod extend;
 mod failure_note;
 mod gather;
 mod identity_file;
+mod journal_scrub;
 mod local_copy;
 mod log_recovery;
 mod log_spare;

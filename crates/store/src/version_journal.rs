@@ -240,6 +240,12 @@ impl VersionJournal {
         !self.to_be_begun
     }
 
+    /// Its generation, and how much of it must be as it was written; none where it is not this
+    /// life's, or may have no name any more.
+    pub(crate) fn durable(&self) -> Option<(u64, u64)> {
+        self.is_begun().then_some((self.generation, self.synced))
+    }
+
     /// What the journal says.
     pub(crate) fn state(&self) -> &JournalState {
         &self.state
@@ -283,23 +289,36 @@ impl VersionJournal {
     }
 
     fn begin_anew_if_long(&mut self) -> Result<(), DiskError> {
-        if self.end > 2 * self.begun_size + GROWTH_MAX {
-            let disk = Arc::clone(&self.disk);
-            let next = match Self::draft(disk, self.state.clone(), self.generation + 1) {
-                Ok(next) => next,
-                Err(DiskError::SyncFailed(reason)) => return Err(DiskError::SyncFailed(reason)),
-                // The one there is does, until there is room again.
-                Err(_) => return Ok(()),
-            };
-            match put_draft_in_place(self.disk.as_ref(), JOURNAL_PATH) {
-                Ok(()) => *self = next,
-                Err(DiskError::SyncFailed(reason)) => return Err(DiskError::SyncFailed(reason)),
-                // What either of the two says so far is durable. But which has the name is not
-                // known, so neither takes another line (VJ5).
-                Err(_) => (self.generation, self.to_be_begun) = (next.generation, true),
-            }
+        if self.end <= 2 * self.begun_size + GROWTH_MAX {
+            return Ok(());
+        }
+        match self.begin_anew() {
+            Err(DiskError::SyncFailed(reason)) => Err(DiskError::SyncFailed(reason)),
+            // The one there is does, until there is room again.
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Puts one that says the same in its place. After an error it is as it was.
+    fn begin_anew(&mut self) -> Result<(), DiskError> {
+        let disk = Arc::clone(&self.disk);
+        let next = Self::draft(disk, self.state.clone(), self.generation + 1)?;
+        match put_draft_in_place(self.disk.as_ref(), JOURNAL_PATH) {
+            Ok(()) => *self = next,
+            Err(DiskError::SyncFailed(reason)) => return Err(DiskError::SyncFailed(reason)),
+            // What either of the two says so far is durable. But which has the name is not
+            // known, so neither takes another line (VJ5).
+            Err(_) => (self.generation, self.to_be_begun) = (next.generation, true),
         }
         Ok(())
+    }
+
+    /// The same, because it is damaged; where that cannot be, it takes no line until it can: one
+    /// that is added to it would make nothing better known to the next start (VJ3, VJ4).
+    pub(crate) fn begin_anew_or_refuse(&mut self) -> Result<(), DiskError> {
+        let begun = self.begin_anew();
+        self.to_be_begun |= begun.is_err();
+        begun
     }
 }
 

@@ -133,6 +133,9 @@ impl NoBytes {
                 ChunkDone::Looked { fault: ReplicaFault::Sound, reflinked: false }
             }
             ChunkJob::Scrub { .. } => ChunkDone::Scrubbed { size: 0, next: None, bad: None },
+            ChunkJob::ScrubJournal(_) => {
+                ChunkDone::JournalScrubbed { size: 0, next: None, told: None }
+            }
             ChunkJob::Sync { .. } => ChunkDone::Synced,
             ChunkJob::Settle { .. } => ChunkDone::Settled,
             ChunkJob::Trash { .. } => ChunkDone::Trashed { gone: true },

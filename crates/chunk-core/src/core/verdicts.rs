@@ -2,7 +2,7 @@
 
 use crate::core::ChunkCore;
 use crate::outbox::DiskPurpose;
-use cairn_env::{ChunkDone, ChunkResult, Effect, JournalEntry, LogEvent, Now};
+use cairn_env::{ChunkDone, ChunkResult, Effect, JournalEntry, JournalPart, LogEvent, Now};
 use cairn_types::ChunkHandle;
 
 impl ChunkCore {
@@ -24,6 +24,24 @@ impl ChunkCore {
             self.out.push(Effect::Log(event));
         }
         self.second_looks.tick(now, &mut self.table, &mut self.out);
+    }
+
+    /// A part of a journal is verified; where it was damaged, a person is told.
+    pub(super) fn on_journal_scrubbed(&mut self, now: Now, part: JournalPart, result: ChunkResult) {
+        let (size, next) = match result {
+            Ok(ChunkDone::JournalScrubbed { size, next, told }) => {
+                if let Some(event) = told {
+                    self.out.push(Effect::Log(event));
+                }
+                (size, next)
+            }
+            // Its directory has other troubles.
+            Err(_) => (0, Some(part.of_next_directory())),
+            Ok(done) => panic!("a journal was to be verified, and came to {done:?}"),
+        };
+        self.traffic.note_scrubbed(size);
+        self.scrub.on_journal_done(now, &self.load, size, next);
+        self.scrub.tick(now, &mut self.table, &mut self.out);
     }
 
     /// A part of the round over all that is stored is verified.
