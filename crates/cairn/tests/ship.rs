@@ -343,6 +343,36 @@ fn a_cell_that_is_away_is_told_of_and_nothing_is_lost_or_there_twice() {
     assert!(fs::read_to_string(&following.out).expect("text").contains("/s: 150 lines"));
 }
 
+/// Found by a review: the place of a file whose last lines were not committed was given to another.
+#[test]
+fn a_file_whose_lines_are_not_committed_makes_no_room_and_they_come_though_it_is_removed() {
+    let mut ship = Ship::new();
+    ship.log("a.log", "a1\n");
+    ship.log("c.log", "c1\n");
+    ship.log("waits.log", "");
+    let options = ["-v", "--open-max", "2", "--deadline", "2"];
+    let mut following = ship.follow(&options);
+    ship.await_committed(2);
+    ship.cell.masters[0].kill();
+    ship.log("a.log", "a2\n");
+    await_output(&following.err, "nothing is lost meanwhile");
+    fs::remove_file(ship.at("a.log")).expect("removes");
+    // It is quiet later than the other, and of what was read of it all is there that can be.
+    ship.log("c.log", "c");
+    ship.log("waits.log", "w1\n");
+    await_output(&following.err, "waits.log: from byte 0 on");
+    ship.cell.masters[0].restart().expect("starts again");
+    ship.log("c.log", "2\n");
+    ship.await_committed(5);
+    await_output(&following.err, "shipping goes on");
+    await_output(&following.err, "a.log is gone, and was read to its end");
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    let shipped = ship.shipped();
+    let mut lines: Vec<&str> = shipped.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["a1", "a2", "c1", "c2", "w1"]);
+}
+
 #[test]
 fn a_second_one_fences_the_first_which_ends_and_each_line_is_there_once() {
     let ship = Ship::new();

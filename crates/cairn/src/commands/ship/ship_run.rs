@@ -41,6 +41,11 @@ enum SourceLook {
     OwnedBy(FileKey),
 }
 
+/// Whether a failure is one of a file of this machine, and none of the cell.
+fn is_of_file(error: &CliError) -> bool {
+    matches!(error.exit(), Exit::Local | Exit::Usage)
+}
+
 pub(super) struct ShipRun {
     directory: LogDirectory,
     table: SourceTable,
@@ -239,7 +244,8 @@ impl ShipRun {
         }
         self.was_waiting = change.waiting > 0;
         for key in change.close {
-            // All that it was given is committed: it was quiet.
+            // All that it was given is committed (ST2).
+            self.retry_at_ms.remove(&key);
             if let Some(source) = self.open.remove(&key) {
                 self.table.closed(key, source.waiting() as u64);
                 let _ = source.close(&self.target, "").await;
@@ -295,6 +301,10 @@ impl ShipRun {
     fn failed_turn(&mut self, key: FileKey, error: CliError) -> Result<(), CliError> {
         if let Some(source) = self.open.get_mut(&key) {
             source.fail();
+            // A file that cannot be read would keep its place for ever.
+            if source.is_unsure() || !is_of_file(&error) {
+                self.table.failed(key);
+            }
         }
         self.retry_at_ms.insert(key, self.now_ms().saturating_add(AGAIN_AFTER_MS));
         self.take_failure(key, error)?;
@@ -326,8 +336,7 @@ impl ShipRun {
             error.exit(),
             Exit::Unreachable | Exit::NotNow | Exit::Unknown | Exit::Full | Exit::Quota
         );
-        let is_of_file = matches!(error.exit(), Exit::Local | Exit::Usage);
-        if is_of_file {
+        if is_of_file(&error) {
             if self.told.insert(key) {
                 error.tell();
             }
@@ -351,9 +360,6 @@ impl ShipRun {
             is_any = true;
             let (name, limit) = (self.table.name(key), self.table.limit(key));
             let Some(source) = self.open.get_mut(&key) else { continue };
-            if source.is_unsure() {
-                continue;
-            }
             if is_gone && source.waiting() > 0 {
                 match source.send_rest(&self.target, &name, limit).await {
                     Ok(turn) => self.take_turn(key, turn),
@@ -372,7 +378,7 @@ impl ShipRun {
                 self.tell(|| format!("{name} is gone, and was read to its end"));
             }
             let closed = source.close(&self.target, &name).await;
-            // What is followed was quiet, so that all of it is committed.
+            // Of what is followed, all is committed (ST3).
             if self.is_once {
                 closed?;
             }

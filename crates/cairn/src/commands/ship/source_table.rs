@@ -8,9 +8,11 @@
 //! ```
 //! - ST1: a file is the same under whatever name: a renamed one is read to its end, also where its
 //!   new name is none of those that are asked for.
-//! - ST2: no more files are open at once than may be. One that is quiet makes room; whoever waits
-//!   is told of. What is not open and vanishes with unread bytes is told of too.
-//! - ST3: an open file that vanished is finished once nothing came for a while.
+//! - ST2: no more files are open at once than may be. One that is quiet makes room, once all that
+//!   was read of it is committed; whoever waits is told of. What is not open and vanishes with
+//!   unread bytes is told of too.
+//! - ST3: an open file that vanished is finished once nothing came for a while, and all that was
+//!   read of it is committed. Nobody can open it again, so that it makes no room before.
 //! - ST4: once means: as far as each file went when it was first seen, and no file of later.
 //! - ST5: of files that have one inode's number, on several devices, one is shipped for as long as
 //!   it is there: the producer is known by the inode, and says how far one file is.
@@ -81,6 +83,8 @@ enum SourceState {
     Open {
         offset: u64,
         active_ms: u64,
+        /// What was read is not known to be committed; after a failure it may be read once more.
+        is_busy: bool,
     },
 }
 
@@ -328,8 +332,10 @@ impl SourceTable {
     /// Open files that make room, the longest quiet first.
     fn quiet_open(&self, now_ms: u64, count: usize) -> Vec<FileKey> {
         let since = |source: &SourceEntry| match source.state {
-            SourceState::Open { active_ms, .. }
-                if source.unread() == 0 && active_ms.saturating_add(QUIET_MS) <= now_ms =>
+            SourceState::Open { active_ms, is_busy: false, .. }
+                if !source.is_gone
+                    && source.unread() == 0
+                    && active_ms.saturating_add(QUIET_MS) <= now_ms =>
             {
                 Some((active_ms, source.seen.key))
             }
@@ -343,7 +349,7 @@ impl SourceTable {
     /// It is open, and goes on at that offset.
     pub(super) fn opened(&mut self, key: FileKey, now_ms: u64) {
         let offset = self.offset(key);
-        self.set_state(key, SourceState::Open { offset, active_ms: now_ms });
+        self.set_state(key, SourceState::Open { offset, active_ms: now_ms, is_busy: false });
     }
 
     /// It is open no more: what comes is read by another opening, as are its last `waiting` bytes,
@@ -370,15 +376,27 @@ impl SourceTable {
         now_ms: u64,
     ) {
         let Some(source) = self.sources.get_mut(&key) else { return };
-        let SourceState::Open { offset: before, active_ms } = &mut source.state else { return };
+        let SourceState::Open { offset: before, active_ms, is_busy: was_busy } = &mut source.state
+        else {
+            return;
+        };
         if is_busy || *before != offset {
             *active_ms = now_ms;
         }
-        *before = offset;
+        (*before, *was_busy) = (offset, is_busy);
         source.seen.size = size;
         // Of what was cut away nothing will come (ST4).
         if self.is_once {
             source.limit = source.limit.min(size);
+        }
+    }
+
+    /// The cell did not take what was read of an open file, or may not have it: how far it is read
+    /// says nothing until a turn of it goes well.
+    pub(super) fn failed(&mut self, key: FileKey) {
+        let source = self.sources.get_mut(&key);
+        if let Some(SourceState::Open { is_busy, .. }) = source.map(|it| &mut it.state) {
+            *is_busy = true;
         }
     }
 
@@ -396,9 +414,9 @@ impl SourceTable {
     /// once, at its end.
     pub(super) fn finished(&self, now_ms: u64) -> Vec<(FileKey, bool)> {
         let is_over = |source: &&SourceEntry| match source.state {
-            SourceState::Open { active_ms, .. } if source.unread() == 0 => {
+            SourceState::Open { active_ms, is_busy, .. } if source.unread() == 0 => {
                 let is_silent = active_ms.saturating_add(FAREWELL_MS) <= now_ms;
-                self.is_once || source.is_gone && is_silent
+                self.is_once || source.is_gone && is_silent && !is_busy
             }
             _ => false,
         };
@@ -535,6 +553,48 @@ mod tests {
         assert_eq!(open_all(&mut table, 10_999).waiting, 1);
         assert_eq!(open_all(&mut table, 11_000).close, [B]);
         assert_eq!(table.offset(A), 4, "where it was");
+    }
+
+    #[test]
+    fn a_file_of_which_not_all_is_committed_keeps_its_place_and_is_not_taken_for_finished() {
+        let mut table = SourceTable::new(1, false);
+        table.listed(vec![file("a", A, 4), file("b", B, 4)]);
+        assert_eq!(open_all(&mut table, 0).open, [A]);
+        // All of it was read and sent; then the cell is away, and no turn goes well.
+        table.was_read(A, (4, 4), true, 0);
+        table.failed(A);
+        let waits = SlotChange { open: vec![], waiting: 1, close: vec![] };
+        assert_eq!(open_all(&mut table, 60_000), waits);
+        table.listed(vec![file("b", B, 4)]);
+        assert_eq!((open_all(&mut table, 60_000), table.finished(60_000)), (waits, vec![]));
+        // It goes on behind what the stream has, and all is committed in the end.
+        table.was_read(A, (2, 4), true, 70_000);
+        table.was_read(A, (4, 4), true, 70_000);
+        assert_eq!(table.finished(80_000), []);
+        read(&mut table, A, 4, 80_000);
+        assert_eq!(table.finished(80_000), [(A, true)]);
+        // What was quiet for long may have grown since, where no turn of it went well.
+        table.forget(A, true);
+        assert_eq!(open_all(&mut table, 80_000).open, [B]);
+        read(&mut table, B, 4, 80_000);
+        table.failed(B);
+        table.listed(vec![file("c", C, 4)]);
+        assert_eq!((table.finished(99_000), open_all(&mut table, 99_000).close), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_gone_makes_no_room_before_a_look_at_it_has_shown_that_it_is_finished() {
+        let mut table = SourceTable::new(1, false);
+        table.listed(vec![file("a", A, 4), file("b", B, 4)]);
+        open_all(&mut table, 0);
+        read(&mut table, A, 4, 0);
+        // Whether it has grown before it went, its next turn tells.
+        table.listed(vec![file("b", B, 4)]);
+        assert_eq!(open_all(&mut table, 60_000).close, []);
+        table.was_read(A, (4, 6), false, 60_000);
+        assert_eq!(table.finished(60_000), []);
+        read(&mut table, A, 6, 60_000);
+        assert_eq!(table.finished(62_000), [(A, true)]);
     }
 
     #[test]
