@@ -6,16 +6,18 @@ mod cell;
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_output, await_until};
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-/// A cell with a stream at `/s`, and a directory with logs.
+/// A cell with a stream, and a directory with logs.
 struct Ship {
     cell: Cell,
+    stream: &'static str,
     directory: PathBuf,
 }
 
@@ -28,11 +30,18 @@ struct Following {
 
 impl Ship {
     fn new() -> Self {
+        Self::to("/s")
+    }
+
+    fn to(stream: &'static str) -> Self {
         let cell = Cell::start(3);
-        cell.ok(["create", "--layout", "stream", "/s"]);
+        if let Some((directory, _)) = stream.rsplit_once('/').filter(|(at, _)| !at.is_empty()) {
+            cell.ok(["mkdir", directory]);
+        }
+        cell.ok(["create", "--layout", "stream", stream]);
         let directory = cell.local("logs");
         fs::create_dir(&directory).expect("makes");
-        Self { cell, directory }
+        Self { cell, stream, directory }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -51,7 +60,7 @@ impl Ship {
 
     fn arguments<'a>(&'a self, options: &[&'a str]) -> Vec<&'a str> {
         let directory = self.directory.to_str().expect("text");
-        [&["ship", "--name", "web1"], options, &[directory, "/s"]].concat()
+        [&["ship", "--name", "web1"], options, &[directory, self.stream]].concat()
     }
 
     /// Ships what is there.
@@ -69,7 +78,7 @@ impl Ship {
 
     /// How many lines are in the stream.
     fn committed(&self) -> u64 {
-        let text = self.cell.ok(["--json", "producers", "/s"]);
+        let text = self.cell.ok(["--json", "producers", self.stream]);
         let all = text.lines().map(|line| {
             serde_json::from_str::<serde_json::Value>(line).expect("a value for each producer")
         });
@@ -81,7 +90,7 @@ impl Ship {
     }
 
     fn shipped(&self) -> String {
-        self.cell.ok(["cat", "/s"])
+        self.cell.ok(["cat", self.stream])
     }
 }
 
@@ -333,7 +342,7 @@ fn a_cell_that_is_away_is_told_of_and_nothing_is_lost_or_there_twice() {
     ship.await_committed(50);
     ship.cell.masters[0].kill();
     ship.log("app.log", &lines);
-    await_output(&following.err, "tried again every second");
+    await_output(&following.err, "tried again, at the latest after 30 seconds");
     ship.log("app.log", &lines);
     ship.cell.masters[0].restart().expect("starts again");
     ship.await_committed(150);
@@ -371,6 +380,37 @@ fn a_file_whose_lines_are_not_committed_makes_no_room_and_they_come_though_it_is
     let mut lines: Vec<&str> = shipped.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["a1", "a2", "c1", "c2", "w1"]);
+}
+
+#[test]
+fn a_full_quota_is_told_of_once_and_tried_less_and_less_often_until_there_is_room() {
+    let ship = Ship::to("/q/s");
+    ship.cell.ok(["quota", "set", "--bytes", "2000", "/q"]);
+    let mut following = ship.follow(&["--deadline", "5"]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    let epoch = || ship.cell.json(&["producers", "/q/s"])["epoch"].to_string();
+    let mut epochs = BTreeSet::from([epoch()]);
+    let since = Instant::now();
+    let long = "y".repeat(3000);
+    ship.log("app.log", &format!("{long}\n"));
+    // Each try is an opening: after one second, two more and four more.
+    await_until("three tries", || {
+        epochs.insert(epoch());
+        epochs.len() > 3
+    });
+    assert!(since.elapsed() >= Duration::from_secs(7), "{:?}", since.elapsed());
+    let said = following.said();
+    assert_eq!(said.lines().count(), 1, "told once: {said}");
+    for part in ["/q: its quota is 2000 bytes", "tried again, at the latest after 30 seconds"] {
+        assert!(said.contains(part), "{said}");
+    }
+    ship.cell.ok(["quota", "set", "--bytes", "1M", "/q"]);
+    ship.await_committed(2);
+    await_output(&following.err, "shipping goes on");
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    assert_eq!(following.said().lines().count(), 2, "{}", following.said());
+    assert_eq!(ship.shipped(), format!("one\n{long}\n"));
 }
 
 #[test]

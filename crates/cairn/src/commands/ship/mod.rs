@@ -7,9 +7,10 @@
 //! ```
 //! - SI1: a producer for each file; with each line its cursor is committed: which file, how far. So
 //!   whatever is killed, shipping goes on behind the last line that is in the stream.
-//! - SI2: a failure of the cell is told and tried again, from what the stream has; what can never
-//!   go well ends the command.
+//! - SI2: a failure of the cell is told once and tried again, from what the stream has; it is over
+//!   when something was committed. What can never go well ends the command.
 
+mod failed_turns;
 mod line_cutter;
 mod log_directory;
 mod open_source;

@@ -97,6 +97,8 @@ pub(super) struct SourceTurn {
     pub(super) size: u64,
     /// Something was read, or is under way.
     pub(super) is_busy: bool,
+    /// Something was committed since the producer was opened.
+    pub(super) is_committed: bool,
     pub(super) lines: u64,
     pub(super) bytes: u64,
 }
@@ -112,6 +114,8 @@ pub(super) struct OpenSource {
     /// Lines up to here were counted.
     counted: u64,
     producer: Option<Producer>,
+    /// The last record that the producer had as it was opened.
+    opened_at: u64,
     /// Of the last line that was sent: all are committed when it is.
     last: Option<PendingAppend>,
     /// What was sent may not be there: only an opening tells (OS1).
@@ -141,6 +145,7 @@ impl OpenSource {
             read: offset,
             counted: offset,
             producer: None,
+            opened_at: 0,
             last: None,
             is_unsure: false,
             is_in_long_line: false,
@@ -204,6 +209,8 @@ impl OpenSource {
         }
         turn.is_busy |= self.read != before || self.last.is_some();
         (turn.offset, turn.size) = (self.read, size);
+        let committed = self.producer.as_ref().map(|producer| producer.committed().0);
+        turn.is_committed = committed.is_some_and(|number| number > self.opened_at);
         Ok(turn)
     }
 
@@ -311,7 +318,7 @@ impl OpenSource {
         }
         let known = usize::try_from(start.offset()).unwrap_or(HEAD_SIZE_MAX).min(head.len());
         self.go_to(start.offset(), head[..known].to_vec());
-        self.producer = Some(producer);
+        (self.producer, self.opened_at) = (Some(producer), number);
         self.is_unsure = false;
         Ok(())
     }
@@ -332,10 +339,13 @@ impl OpenSource {
         }
     }
 
-    /// What was sent is not known to be there; the next turn finds out.
-    pub(super) fn fail(&mut self) {
-        self.is_unsure |= self.producer.is_some() || self.last.is_some();
+    /// What was sent is not known to be there; the next turn finds out. Whether the producer was
+    /// open.
+    pub(super) fn fail(&mut self) -> bool {
+        let was_open = self.producer.is_some();
+        self.is_unsure |= was_open || self.last.is_some();
         (self.producer, self.last) = (None, None);
+        was_open
     }
 
     /// Waits until all is committed, and ends the producer's opening.

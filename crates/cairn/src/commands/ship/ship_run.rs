@@ -1,5 +1,6 @@
 //! Shipping at work: the table says what is to be done, and the sources do it.
 
+use super::failed_turns::{FailedTurns, PAUSE_MAX_MS, PAUSE_MS, TurnFailure};
 use super::log_directory::{LogDirectory, look, read_head};
 use super::open_source::{OpenSource, ShipTarget, SourceTurn, tell_truncated, unknown_start};
 use super::source_cursor::{FileKey, FileSeen, SourceStart};
@@ -12,8 +13,6 @@ use std::time::{Duration, Instant};
 
 /// From one look at the directory to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long after a failure the next try is.
-const AGAIN_AFTER_MS: u64 = 1_000;
 
 /// Tells on stderr what is going on.
 pub(super) fn say(text: &str) {
@@ -41,9 +40,13 @@ enum SourceLook {
     OwnedBy(FileKey),
 }
 
-/// Whether a failure is one of a file of this machine, and none of the cell.
-fn is_of_file(error: &CliError) -> bool {
-    matches!(error.exit(), Exit::Local | Exit::Usage)
+/// How far it came that failed.
+fn failure_of(error: &CliError, was_open: bool) -> TurnFailure {
+    match error.exit() {
+        Exit::Local | Exit::Usage => TurnFailure::OfFile,
+        _ if was_open => TurnFailure::InVain,
+        _ => TurnFailure::Unopened,
+    }
 }
 
 pub(super) struct ShipRun {
@@ -55,8 +58,7 @@ pub(super) struct ShipRun {
     is_verbose: bool,
     count: ShipCount,
     started: Instant,
-    /// Files that failed, and when they are tried again.
-    retry_at_ms: BTreeMap<FileKey, u64>,
+    failed_turns: FailedTurns,
     /// The cell does not take what it is given; told once.
     trouble: Option<CliError>,
     /// Files that were told of as unreadable.
@@ -83,7 +85,7 @@ impl ShipRun {
             is_verbose,
             count: ShipCount::default(),
             started: Instant::now(),
-            retry_at_ms: BTreeMap::new(),
+            failed_turns: FailedTurns::default(),
             trouble: None,
             told: BTreeSet::new(),
             failed: None,
@@ -123,6 +125,7 @@ impl ShipRun {
                 is_busy |= self.turn(key).await?;
             }
             let is_finished = self.finish_some().await?;
+            self.end_trouble();
             if self.is_once && self.table.is_done() {
                 return Ok(());
             }
@@ -146,6 +149,7 @@ impl ShipRun {
         for news in self.table.listed(all) {
             self.tell_news(news);
         }
+        self.failed_turns.keep(|key| self.table.is_followed(key));
         Ok(())
     }
 
@@ -177,7 +181,11 @@ impl ShipRun {
     async fn look_at_new(&mut self) -> Result<(), CliError> {
         let now_ms = self.now_ms();
         while let Some((seen, is_wanted)) = self.table.to_look_at(now_ms) {
-            match self.look_at(&seen, is_wanted).await {
+            let looked = self.look_at(&seen, is_wanted).await;
+            if looked.is_ok() {
+                self.failed_turns.well(seen.key);
+            }
+            match looked {
                 Ok(SourceLook::At(offset)) => self.table.looked(seen.key, Some(offset)),
                 Ok(SourceLook::NotOurs) => self.table.looked(seen.key, None),
                 Ok(SourceLook::OwnedBy(owner)) => {
@@ -185,8 +193,10 @@ impl ShipRun {
                     self.tell_news(news.expect("it is there, and barred"));
                 }
                 Err(error) => {
+                    let failure = failure_of(&error, false);
+                    self.failed_turns.add(seen.key, failure, self.now_ms());
                     self.take_failure(seen.key, error)?;
-                    self.table.look_later(seen.key, now_ms.saturating_add(AGAIN_AFTER_MS));
+                    self.table.look_later(seen.key, now_ms.saturating_add(PAUSE_MS));
                     if self.is_once {
                         self.table.looked(seen.key, None);
                     }
@@ -245,7 +255,7 @@ impl ShipRun {
         self.was_waiting = change.waiting > 0;
         for key in change.close {
             // All that it was given is committed (ST2).
-            self.retry_at_ms.remove(&key);
+            self.failed_turns.well(key);
             if let Some(source) = self.open.remove(&key) {
                 self.table.closed(key, source.waiting() as u64);
                 let _ = source.close(&self.target, "").await;
@@ -267,7 +277,7 @@ impl ShipRun {
                 Ok(None) => {}
                 Err(error) => {
                     self.take_failure(key, error)?;
-                    self.table.look_later(key, now_ms.saturating_add(AGAIN_AFTER_MS));
+                    self.table.look_later(key, now_ms.saturating_add(PAUSE_MS));
                     if self.is_once {
                         self.table.looked(key, None);
                     }
@@ -280,14 +290,18 @@ impl ShipRun {
     /// One file's turn; whether it has anything under way.
     async fn turn(&mut self, key: FileKey) -> Result<bool, CliError> {
         let now_ms = self.now_ms();
-        if self.retry_at_ms.get(&key).is_some_and(|at| *at > now_ms) {
+        if !self.failed_turns.is_due(key, now_ms) {
             return Ok(false);
         }
         let (name, limit) = (self.table.name(key), self.table.limit(key));
         let Some(source) = self.open.get_mut(&key) else { return Ok(false) };
         match source.turn(&self.target, &name, limit).await {
             Ok(turn) => {
-                self.retry_at_ms.remove(&key);
+                // Of what is gone the last line is still to come, without its newline.
+                let is_all_there = source.waiting() == 0 || !self.table.is_gone(key);
+                if turn.is_committed || !turn.is_busy && is_all_there {
+                    self.failed_turns.well(key);
+                }
                 self.take_turn(key, turn);
                 Ok(turn.is_busy)
             }
@@ -299,14 +313,13 @@ impl ShipRun {
     }
 
     fn failed_turn(&mut self, key: FileKey, error: CliError) -> Result<(), CliError> {
-        if let Some(source) = self.open.get_mut(&key) {
-            source.fail();
-            // A file that cannot be read would keep its place for ever.
-            if source.is_unsure() || !is_of_file(&error) {
-                self.table.failed(key);
-            }
+        let Some(source) = self.open.get_mut(&key) else { return self.take_failure(key, error) };
+        let failure = failure_of(&error, source.fail());
+        // A file that cannot be read would keep its place for ever.
+        if source.is_unsure() || failure != TurnFailure::OfFile {
+            self.table.failed(key);
         }
-        self.retry_at_ms.insert(key, self.now_ms().saturating_add(AGAIN_AFTER_MS));
+        self.failed_turns.add(key, failure, self.now_ms());
         self.take_failure(key, error)?;
         // Of what is shipped once, nothing is tried again.
         if self.is_once {
@@ -317,14 +330,18 @@ impl ShipRun {
     }
 
     fn take_turn(&mut self, key: FileKey, turn: SourceTurn) {
-        let SourceTurn { offset, size, is_busy, lines, bytes } = turn;
+        let SourceTurn { offset, size, is_busy, lines, bytes, .. } = turn;
         self.table.was_read(key, (offset, size), is_busy, self.now_ms());
         self.count.lines += lines;
         self.count.bytes += bytes;
         if lines > 0 {
             self.count.files.insert(key);
         }
-        if self.trouble.is_some() && self.retry_at_ms.is_empty() {
+    }
+
+    /// Tells that the cell takes what it is given again (FT2).
+    fn end_trouble(&mut self) {
+        if self.trouble.is_some() && self.failed_turns.is_cell_well() {
             self.trouble = None;
             warn("shipping goes on");
         }
@@ -336,7 +353,7 @@ impl ShipRun {
             error.exit(),
             Exit::Unreachable | Exit::NotNow | Exit::Unknown | Exit::Full | Exit::Quota
         );
-        if is_of_file(&error) {
+        if failure_of(&error, false) == TurnFailure::OfFile {
             if self.told.insert(key) {
                 error.tell();
             }
@@ -347,7 +364,11 @@ impl ShipRun {
             return Err(error);
         }
         if self.trouble.is_none() {
-            warn(&format!("{error}; tried again every second, and nothing is lost meanwhile"));
+            let most = PAUSE_MAX_MS / 1_000;
+            warn(&format!(
+                "{error}; tried again, at the latest after {most} seconds, and nothing is lost \
+                 meanwhile"
+            ));
             self.trouble = Some(error);
         }
         Ok(())
@@ -357,6 +378,9 @@ impl ShipRun {
     async fn finish_some(&mut self) -> Result<bool, CliError> {
         let mut is_any = false;
         for (key, is_gone) in self.table.finished(self.now_ms()) {
+            if !self.failed_turns.is_due(key, self.now_ms()) {
+                continue;
+            }
             is_any = true;
             let (name, limit) = (self.table.name(key), self.table.limit(key));
             let Some(source) = self.open.get_mut(&key) else { continue };
@@ -371,7 +395,7 @@ impl ShipRun {
             if !is_gone && source.waiting() > 0 {
                 self.count.unfinished.insert(name.clone(), source.waiting());
             }
-            self.retry_at_ms.remove(&key);
+            self.failed_turns.well(key);
             self.table.forget(key, is_gone);
             if is_gone {
                 self.count.finished += 1;

@@ -405,6 +405,16 @@ impl SourceTable {
         self.sources.get(&key).map_or(0, |source| source.limit)
     }
 
+    /// Whether it is there, or open.
+    pub(super) fn is_followed(&self, key: FileKey) -> bool {
+        self.sources.contains_key(&key)
+    }
+
+    /// Whether it was there, and is no more.
+    pub(super) fn is_gone(&self, key: FileKey) -> bool {
+        self.sources.get(&key).is_some_and(|source| source.is_gone)
+    }
+
     /// The name that it has now.
     pub(super) fn name(&self, key: FileKey) -> String {
         self.sources.get(&key).map(|source| source.seen.name.clone()).unwrap_or_default()
