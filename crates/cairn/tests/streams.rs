@@ -467,6 +467,75 @@ fn an_input_that_is_another_than_before_is_refused_where_it_would_be_resumed() {
     assert!(cell.ok(["cat", "/s"]).ends_with("7\n8\nnew\n"), "read whatever its number is");
 }
 
+/// Found by a review: of an input that was killed before its first commit, as many lines as there
+/// were of the one before were passed over when it was resumed.
+#[test]
+fn no_lines_of_another_input_are_passed_over_where_it_would_be_resumed() {
+    let cell = cell_with_stream(3);
+    cell.ok(["create", "--layout", "stream", "--content", "bytes", "/b"]);
+    let append = |options: &[&str], stream: &str, input: &str| {
+        let arguments = [&["append", "--producer", "p"], options, &[stream]].concat();
+        run(cell.command(arguments), input.as_bytes())
+    };
+    let numbers = |first: u64, last: u64| -> String {
+        (first..=last).map(|number| format!("{number}\n")).collect()
+    };
+    for stream in ["/s", "/b"] {
+        let resume = |input: &str| append(&["--resume-lines"], stream, input);
+        assert!(append(&[], stream, &numbers(1, 1000)).status.success());
+        assert!(resume(&numbers(1, 2000)).status.success());
+        assert!(resume(&numbers(1, 3000)).status.success());
+        for other in [numbers(2, 4000), numbers(1, 2999) + "3001\n"] {
+            judge(&Row {
+                what: "another input",
+                done: resume(&other),
+                code: 2,
+                says: &[
+                    "the first lines of the input are not those that are in the stream",
+                    "(line 3000, crc32c ",
+                    "; in the stream: line 3000, crc32c ",
+                    "without --resume-lines all lines are appended",
+                    "another --producer begins anew",
+                ],
+            });
+        }
+        judge(&Row {
+            what: "its last line is not whole",
+            done: resume(&(numbers(1, 2999) + "30")),
+            code: 2,
+            says: &["the input has 2999 lines, and 3000 are in the stream", "--resume-lines"],
+        });
+        assert!(cell.ok(["cat", stream]) == numbers(1, 3000), "nothing came of these");
+        // What the hints say can be done.
+        assert!(append(&[], stream, &numbers(7, 9)).status.success());
+        assert!(resume(&numbers(7, 10)).status.success());
+        assert!(cell.ok(["cat", stream]) == numbers(1, 3000) + &numbers(7, 10));
+    }
+    // A last line that had no end as it was appended is the same with one.
+    assert!(append(&[], "/s", "a\nb").status.success());
+    let ended = append(&["--resume-lines", "-v"], "/s", "a\nb\nc\n");
+    assert!(ended.text().contains("2 lines were there, 1 are appended"), "{ended:?}");
+}
+
+#[test]
+fn a_cursor_of_a_version_that_stored_no_sum_is_gone_on_from_and_the_next_ones_have_it() {
+    let cell = cell_with_stream(3);
+    let append = |options: &[&str], input: &[u8]| {
+        run(cell.command([&["append", "--producer", "p"], options, &["/s"]].concat()), input)
+    };
+    assert!(append(&["--cursor", "line 2"], b"1\n2\n").status.success());
+    assert!(append(&["--resume-lines"], b"1\n2\n3\n").status.success());
+    assert_eq!(cell.ok(["cat", "/s"]), "1\n2\n3\n");
+    judge(&Row {
+        what: "others before what was summed",
+        done: append(&["--resume-lines"], b"0\n2\n3\n4\n"),
+        code: 2,
+        says: &["are not those that are in the stream (line 3, crc32c "],
+    });
+    assert!(append(&["--resume-lines"], b"1\n2\n3\n4\n").status.success());
+    assert_eq!(cell.ok(["cat", "/s"]), "1\n2\n3\n4\n");
+}
+
 #[test]
 fn a_last_line_without_its_end_waits_for_it_where_the_input_is_resumed() {
     let cell = cell_with_stream(3);

@@ -1,7 +1,8 @@
 //! `cairn append` to a stream: each line is in it exactly once, whatever is killed meanwhile.
 //!
-//! - AS1: with each line goes a cursor, `line N`: so many lines of this input are in the stream.
-//!   Both are committed in one step, so `--resume-lines` goes on behind the last committed line.
+//! - AS1: with each line goes a cursor: so many lines of this input are in the stream, and their
+//!   sum. Both are committed in one step, so `--resume-lines` goes on behind the last committed
+//!   line, and passes over no lines of another input.
 //! - AS2: `--cursor TEXT` goes with the last line, and with no other: once it is there, all are.
 //! - AS3: where the input is resumed, a last line without its end, or a last piece that is shorter
 //!   than the others, is not appended: who wrote it may have been killed, and what takes its place
@@ -9,6 +10,7 @@
 
 use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::commands::append::{Cut, InputPiece, Pieces};
+use crate::commands::line_cursor::{LineCursor, SummedLines};
 use crate::exit_codes::Exit;
 use crate::output::Output;
 use crate::session::RemotePath;
@@ -18,8 +20,9 @@ use cairn_protocol::ErrorCode;
 use clap::Args;
 use serde_json::json;
 
-/// What the cursors of this command begin with.
-const LINE: &str = "line ";
+/// What to do where this input is not the one that was begun.
+const OTHER_INPUT_ADVICE: &str =
+    "without --resume-lines all lines are appended; another --producer begins anew";
 
 /// What to do with a record that a stream does not take.
 pub(super) const TOO_LARGE_ADVICE: &str = "cut it up: a record of a stream has at most 8 MiB with \
@@ -78,8 +81,9 @@ impl StreamFlags {
 }
 
 /// How many lines of this input went how.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Lines {
+    summed: SummedLines,
     skipped: u64,
     appended: u64,
     /// Bytes of a last line or piece without its end (AS3).
@@ -99,10 +103,16 @@ pub(super) async fn run(
     let doing = || format!("appending to {to} as {name}");
     let opened = to.cell.open_producer(&to.path, name, ProducerOptions::default()).await;
     let producer = opened.doing(doing)?;
-    let mut lines = Lines::default();
+    let end = match cut {
+        Cut::At(end) => Some(end),
+        Cut::Every(_) => None,
+    };
+    let mut lines = Lines { summed: SummedLines::new(end), skipped: 0, appended: 0, waiting: 0 };
     if flags.resume_lines {
-        lines.skipped = lines_there(&producer).map_err(|cause| CliError::new(doing(), cause))?;
-        skip(&mut pieces, lines.skipped).await?.map_err(|cause| CliError::new(doing(), cause))?;
+        let there = lines_there(&producer).map_err(|cause| CliError::new(doing(), cause))?;
+        let skipped = skip(&mut pieces, there, &mut lines.summed).await?;
+        skipped.map_err(|cause| CliError::new(doing(), cause))?;
+        lines.skipped = there.lines;
     }
     let done = append_all(flags, &producer, &mut pieces, &mut lines, &doing).await;
     // What was taken before a failure counts all the same.
@@ -110,7 +120,7 @@ pub(super) async fn run(
     done.and(flushed)?;
     let (number, _) = producer.committed();
     producer.close().await.doing(doing)?;
-    let Lines { skipped, appended, waiting } = lines;
+    let Lines { skipped, appended, waiting, .. } = lines;
     if waiting > 0 {
         warn(&waits_for_its_end(cut, waiting));
     }
@@ -172,8 +182,9 @@ async fn append_all(
         let taken = if flags.cursor.is_some() {
             producer.enqueue(&piece).await
         } else {
-            let line = lines.skipped + lines.appended + 1;
-            producer.enqueue_with_cursor(&piece, Bytes::from(format!("{LINE}{line}"))).await
+            lines.summed.add(&piece);
+            let cursor = Bytes::from(lines.summed.cursor().to_string());
+            producer.enqueue_with_cursor(&piece, cursor).await
         };
         // It tells its end to the flush behind all of them.
         drop(taken.map_err(cause_of).doing(doing)?);
@@ -187,41 +198,61 @@ async fn append_all(
     Ok(())
 }
 
-/// How many lines of this input are in the stream (AS1).
-fn lines_there(producer: &Producer) -> Result<u64, Cause> {
+/// How many lines of the input that was begun are in the stream, and which (AS1).
+fn lines_there(producer: &Producer) -> Result<LineCursor, Cause> {
     let (number, cursor) = producer.committed();
     let why = match &cursor {
-        None if number == 0 => return Ok(0),
+        None if number == 0 => return Ok(LineCursor { lines: 0, sum: None }),
         None if producer.is_cursor_gone() => {
             "its cursor is too old, and has gone: nobody knows which line was the last".to_owned()
         }
         None => format!("it has {number} records, and no cursor says which lines these are"),
         Some(cursor) => {
             let text = String::from_utf8_lossy(&cursor.text);
-            match text.strip_prefix(LINE).and_then(|count| count.parse().ok()) {
-                Some(count) if cursor.number.get() == number => return Ok(count),
-                Some(_) => format!(
-                    "behind line {count} it has records of another source",
-                    count = text.trim_start_matches(LINE)
-                ),
+            match LineCursor::parse(&text) {
+                Some(there) if cursor.number.get() == number => return Ok(there),
+                Some(there) => {
+                    format!("behind line {} it has records of another source", there.lines)
+                }
                 None => format!("its cursor is {text:?}, and no line of an input"),
             }
         }
     };
-    let advice = "without --resume-lines all lines are appended; another --producer begins anew";
-    Err(Cause::new(Exit::Usage, why, advice))
+    Err(Cause::new(Exit::Usage, why, OTHER_INPUT_ADVICE))
 }
 
-/// Passes over lines that are in the stream.
-async fn skip(pieces: &mut Pieces, count: u64) -> Result<Result<(), Cause>, CliError> {
-    for there in 0..count {
-        if pieces.recv().await.transpose()?.is_none() {
-            let why = format!(
-                "the input has {there} lines, and {count} are in the stream: it is another input"
-            );
-            let advice = "leave --resume-lines out to append all of it";
-            return Ok(Err(Cause::new(Exit::Usage, why, advice)));
-        }
+/// Passes over lines that are in the stream; none of an input that has others there (AS1).
+async fn skip(
+    pieces: &mut Pieces,
+    there: LineCursor,
+    summed: &mut SummedLines,
+) -> Result<Result<(), Cause>, CliError> {
+    let count = there.lines;
+    let mut whole = 0;
+    for _ in 0..count {
+        let Some(piece) = pieces.recv().await.transpose()? else {
+            return Ok(Err(too_few(whole, count)));
+        };
+        summed.add(&piece.bytes);
+        whole += u64::from(piece.is_ended);
     }
-    Ok(Ok(()))
+    let found = summed.cursor();
+    if there.sum.is_none() || found == there {
+        return Ok(Ok(()));
+    }
+    // Who writes it may not be done with the last one, or was killed there.
+    if whole < count {
+        return Ok(Err(too_few(whole, count)));
+    }
+    let why = format!(
+        "the first lines of the input are not those that are in the stream ({found}; in the \
+         stream: {there}): it is another input"
+    );
+    Ok(Err(Cause::new(Exit::Usage, why, OTHER_INPUT_ADVICE)))
+}
+
+fn too_few(lines: u64, there: u64) -> Cause {
+    let why =
+        format!("the input has {lines} lines, and {there} are in the stream: it is another input");
+    Cause::new(Exit::Usage, why, "leave --resume-lines out to append all of it")
 }

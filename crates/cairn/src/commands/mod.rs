@@ -23,6 +23,7 @@ mod group_step;
 pub(crate) mod has;
 pub(crate) mod head;
 pub(crate) mod jobs;
+mod line_cursor;
 pub(crate) mod lost;
 pub(crate) mod ls;
 pub(crate) mod man;

@@ -7,7 +7,7 @@
 //! ```
 //! - FT1: a try that was in vain though its producer was opened leaves an epoch and a chunk behind
 //!   in the cell: the next one waits for twice as long, up to `PAUSE_MAX_MS`. One that came no
-//!   further than the opening leaves nothing, and is made again at once when the cell is back.
+//!   further than the opening leaves nothing, and is made again every second.
 //! - FT2: that a producer was opened says nothing: under a full quota that goes well each time, and
 //!   what is appended is refused. Only what was committed counts.
 //!
