@@ -314,7 +314,7 @@ pub(crate) fn chunk(
 
 pub(crate) fn located(chunk_count: u64, chunks: Vec<ChunkLocations>) -> Response {
     let entry = Entry { id: FILE, chunk_count, ..Entry::default() };
-    Response::Locate(LocateAnswer { entry, chunks })
+    Response::Locate(LocateAnswer { entry, chunks, ..LocateAnswer::default() })
 }
 
 /// A grant on chunk `index`: the first of the servers is the primary.

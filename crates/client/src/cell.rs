@@ -9,21 +9,22 @@ use cairn_protocol::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain};
 use cairn_protocol::{CancelJob, JobStatus, ListJobs};
 use cairn_protocol::{
     CellInfo, CellInfoAnswer, ChunkLocations, Create, DegradedChunk, Delete, DeletedEntry,
-    DeletedMark, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer, ListDegraded, ListDeleted,
-    ListDisks, Locate, MakeDirectory, Open, Rename, RepairStatus, RepairStatusAnswer, Resources,
-    ResourcesAnswer, Rpc, ServerDisks, ServerStatus, Servers, Stat, Status, StatusAnswer, Undelete,
+    DeletedMark, Explain, ExplainAnswer, Find, FindAnswer, ForgetServer, LOCATE_COUNT_MAX,
+    ListDegraded, ListDeleted, ListDisks, Locate, LocateAnswer, MakeDirectory, Open, Rename,
+    RepairStatus, RepairStatusAnswer, Resources, ResourcesAnswer, Rpc, ServerDisks, ServerStatus,
+    Servers, Stat, Status, StatusAnswer, Undelete,
 };
 use cairn_protocol::{ChangeSettings, LetGoOfLost, ListChunks, ListLost, ListedChunk, LostChunk};
 use cairn_protocol::{ChosenReplica, Lease, LeasePurpose, Recover, RecoverAnswer};
 use cairn_protocol::{FindPrimary, FindPrimaryAnswer};
 use cairn_types::{
-    Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, Identity, Layout,
-    MutationName, Rack, ReplicaAt, ServerId,
+    Address, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, EntryId, Identity,
+    Layout, MutationName, Rack, ReplicaAt, ServerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Entries or chunks asked for at once.
+/// Entries asked for at once.
 const PAGE_SIZE: u32 = 1000;
 
 /// How a client behaves.
@@ -182,7 +183,7 @@ impl Cell {
     /// use cairn_protocol::Locate;
     /// use cairn_types::{ChunkIndex, EntryId};
     /// let (file, first) = (EntryId::new(7), ChunkIndex::default());
-    /// let answer = cell.ask(Locate { file, first, count: 16 }).await?;
+    /// let answer = cell.ask(Locate { file, first, count: 16, ..Locate::default() }).await?;
     /// println!("{} chunks", answer.chunks.len());
     /// # Ok(()) }
     /// ```
@@ -378,16 +379,29 @@ impl Cell {
     /// `NotFound`, `IsADirectory`.
     pub async fn chunks(&self, path: &CellPath) -> Result<Vec<ChunkLocations>, Error> {
         let file = self.stat(path).await?.id;
-        let (mut all, mut first) = (Vec::new(), 0);
-        loop {
-            let locate = Locate { file, first: ChunkIndex::new(first), count: PAGE_SIZE };
-            let answer = self.link.ask(locate).await?;
-            all.extend(answer.chunks);
-            first += u64::from(PAGE_SIZE);
-            if first >= answer.entry.chunk_count {
-                return Ok(all);
-            }
+        let (mut all, mut next) = (Vec::new(), Some(ChunkIndex::default()));
+        while let Some(first) = next {
+            let (chunks, resume) = self.next_chunks(file, first).await?;
+            all.extend(chunks);
+            next = resume;
         }
+        Ok(all)
+    }
+
+    /// Where the next chunks of a file lie, from an index on and in order; holes are left out. And
+    /// the index to ask from next, none at the end.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub async fn next_chunks(
+        &self,
+        file: EntryId,
+        first: ChunkIndex,
+    ) -> Result<(Vec<ChunkLocations>, Option<ChunkIndex>), Error> {
+        let locate = Locate { file, first, count: LOCATE_COUNT_MAX, over_holes: true };
+        let answer = self.link.ask(locate).await?;
+        let resume = goes_on_at(first, &answer);
+        Ok((answer.chunks, resume))
     }
 
     /// All chunkservers, as the master sees them.
@@ -575,10 +589,19 @@ fn parse_address(text: &str) -> Result<Address, Error> {
     }
 }
 
+/// The index behind all that an answer covers, if the file goes on there.
+fn goes_on_at(first: ChunkIndex, answer: &LocateAnswer) -> Option<ChunkIndex> {
+    // A master of before knows no way over holes: it has told of these indexes, and no more.
+    let covered = ChunkIndex::new(first.get().saturating_add(LOCATE_COUNT_MAX.into()));
+    let next = if answer.next > first { answer.next } else { covered };
+    (next.get() < answer.entry.chunk_count).then_some(next)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse_address;
-    use cairn_protocol::{ErrorCode, Outcome};
+    use super::{goes_on_at, parse_address};
+    use cairn_protocol::{ErrorCode, LocateAnswer, Outcome};
+    use cairn_types::{ChunkIndex, Entry};
 
     #[test]
     fn an_address_has_a_host_and_a_port() {
@@ -589,5 +612,23 @@ mod tests {
             let error = parse_address(bad).expect_err(bad);
             assert_eq!((error.code(), error.outcome()), (ErrorCode::Invalid, Outcome::Refused));
         }
+    }
+
+    #[test]
+    fn chunks_are_asked_for_from_behind_those_that_were_told_on() {
+        let told = |next, chunk_count| LocateAnswer {
+            entry: Entry { chunk_count, ..Entry::default() },
+            next: ChunkIndex::new(next),
+            ..LocateAnswer::default()
+        };
+        let resume = |first, answer| goes_on_at(ChunkIndex::new(first), &answer).map(|it| it.get());
+        assert_eq!(resume(0, told(1 << 30, 1 << 38)), Some(1 << 30));
+        assert_eq!(resume(1 << 30, told(1 << 38, 1 << 38)), None);
+        // A master of before leaves it to who asks, who is told of 256 indexes at once.
+        assert_eq!(resume(0, told(0, 600)), Some(256));
+        assert_eq!(resume(256, told(0, 600)), Some(512));
+        assert_eq!(resume(512, told(0, 600)), None);
+        assert_eq!(resume(0, told(0, 256)), None);
+        assert_eq!(resume(0, told(0, 0)), None);
     }
 }

@@ -10,9 +10,10 @@ use crate::view::View;
 use cairn_pagetree::MULTI_GET_MAX;
 use cairn_protocol::{
     BATCH_OPEN_COUNT_MAX, CellNow, ChunkLocations, CountShared, CountSharedAnswer, ErrorCode,
-    Failure, List, ListAnswer, ListDisks, ListDisksAnswer, Locate, LocateAnswer, Looked,
-    OPEN_EXTENTS_CHUNKS_MAX, OPEN_EXTENTS_MAX, Open, OpenAnswer, ResourceUse, ResourcesAnswer,
-    Response, SHARED_FILES_MAX, SharedPart, SharedSum, Stat, StatAnswer, StatusAnswer,
+    Failure, LOCATE_COUNT_MAX, List, ListAnswer, ListDisks, ListDisksAnswer, Locate, LocateAnswer,
+    Looked, OPEN_EXTENTS_CHUNKS_MAX, OPEN_EXTENTS_MAX, Open, OpenAnswer, ResourceUse,
+    ResourcesAnswer, Response, SHARED_FILES_MAX, SharedPart, SharedSum, Stat, StatAnswer,
+    StatusAnswer,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind, Layout};
 use std::ops::Range;
@@ -23,8 +24,6 @@ pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
 const SKIP_MAX: usize = 16_000;
 /// Files and chunks that one `CountShared` looks at: a few milliseconds.
 const REFERENCES_MAX: u64 = 4096;
-/// Chunks in one answer to `Open` or `Locate`.
-const LOCATE_COUNT_MAX: u32 = 256;
 
 /// The names that one page holds, of the many asked for; zero: as many as there may be.
 pub(crate) fn page_size(limit: u32) -> usize {
@@ -126,9 +125,12 @@ fn opened_stream(
 pub(crate) fn locate(view: &View<'_>, wish: &Locate) -> Result<LocateAnswer, Failure> {
     // Who asks by id knows the name, and a search for it would cost more than all else here.
     let record = found(view.state, wish.file)?;
-    let (file, indexes) = ((wish.file, &record), wished(wish.first, wish.count));
-    let chunks = locations(view, file, indexes, None);
-    Ok(LocateAnswer { entry: view.state.described((wish.file, &record), ""), chunks })
+    let file = (wish.file, &record);
+    let (chunks, next) = match wish.over_holes {
+        true => locations_over_holes(view, file, wish),
+        false => (locations(view, file, wished(wish.first, wish.count), None), Default::default()),
+    };
+    Ok(LocateAnswer { entry: view.state.described(file, ""), chunks, next })
 }
 
 /// Which bytes of files stand in chunks that other files have too: as much as one turn looks at.
@@ -297,6 +299,22 @@ fn locations(
     let unknown = unknown.map(|handle| reading::locations(view, handle));
     let all = first.into_iter().chain(unknown);
     all.map(|found| reading::of_file(view, id, found)).collect()
+}
+
+/// Where the next chunks of a file are that are there, and the index to go on at. Who wants all of
+/// a sparse file would else ask for its holes, which may be far more than all chunks of the cell.
+fn locations_over_holes(
+    view: &View<'_>,
+    (id, file): (EntryId, &EntryRecord),
+    wish: &Locate,
+) -> (Vec<ChunkLocations>, ChunkIndex) {
+    let count = wish.count.min(LOCATE_COUNT_MAX) as usize;
+    let mut walk = view.state.chunks_of(id, wish.first);
+    let told: Vec<ChunkHandle> = walk.by_ref().take(count).map(|(_, handle)| handle).collect();
+    let end = ChunkIndex::new(file.chunk_count);
+    let next = walk.next().map_or(end, |(index, _)| index);
+    let found = |handle| reading::of_file(view, id, reading::locations(view, handle));
+    (told.into_iter().map(found).collect(), next)
 }
 
 /// The names of a directory. The hidden root is listed by its own path, `/.deleted`; in the root

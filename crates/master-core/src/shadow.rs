@@ -330,7 +330,7 @@ mod tests {
         }
 
         fn locations(&mut self) -> Vec<ServerId> {
-            let locate = Locate { file: FILE, first: ChunkIndex::default(), count: 1 };
+            let locate = Locate { file: FILE, count: 1, ..Locate::default() };
             let ShadowWord::Locate(answer) = self.ask(locate) else { panic!("no locations") };
             let [ChunkLocations { replicas, primary: None, .. }] = answer.chunks.as_slice() else {
                 panic!("{answer:?}")

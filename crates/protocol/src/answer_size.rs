@@ -5,8 +5,9 @@
 
 use crate::{
     BATCH_LOCATIONS_SIZE_MAX, BATCH_OPEN_COUNT_MAX, BUSIEST_COUNT_MAX, Batch, BatchEntry,
-    CURSOR_SIZE_MAX, EXTENTS_CHUNKS_MAX, EXTENTS_MAX, MESSAGE_SIZE_MAX, OPEN_EXTENTS_CHUNKS_MAX,
-    OPEN_EXTENTS_MAX, PAYLOAD_SIZE_MAX, PRODUCER_NAME_SIZE_MAX, QUOTAS_TOLD_MAX, Request,
+    CURSOR_SIZE_MAX, EXTENTS_CHUNKS_MAX, EXTENTS_MAX, LOCATE_COUNT_MAX, MESSAGE_SIZE_MAX,
+    OPEN_EXTENTS_CHUNKS_MAX, OPEN_EXTENTS_MAX, PAYLOAD_SIZE_MAX, PRODUCER_NAME_SIZE_MAX,
+    QUOTAS_TOLD_MAX, Request,
 };
 use cairn_types::{NAME_SIZE_MAX, PATH_SIZE_MAX};
 
@@ -22,8 +23,6 @@ const EXTENT_SIZE: usize = 48;
 const PAGE_COUNT: usize = 1000;
 /// A page of paths ends where it has so many bytes.
 const PATHS_SIZE: usize = (1 << 20) + 4 * PATH_SIZE_MAX;
-/// Chunks told of at once.
-const LOCATED_COUNT: usize = 256;
 
 impl Request {
     /// Bytes that its answer may have (Z1), payload included.
@@ -127,7 +126,7 @@ fn page(limit: u32) -> usize {
 }
 
 fn located(count: u32) -> usize {
-    (count as usize).min(LOCATED_COUNT)
+    count.min(LOCATE_COUNT_MAX) as usize
 }
 
 fn size_of_count(size: u64) -> usize {

@@ -92,11 +92,12 @@ pub use lies::{Liar, LyingServer, lie_in_answer_to, lies, lying_answer};
 pub use master_calls::{
     CellInfo, CellInfoAnswer, ChunkGrant, ChunkLocations, Create, CreateAnswer, DegradedChunk,
     Delete, DeleteAnswer, DeletedEntry, DeletedMark, Explain, ExplainAnswer, Find, FindAnswer,
-    ForgetServer, ForgetServerAnswer, Found, Lease, LeasePurpose, List, ListAnswer, ListDegraded,
-    ListDegradedAnswer, ListDeleted, ListDeletedAnswer, Locate, LocateAnswer, MakeDirectory,
-    MakeDirectoryAnswer, Open, OpenAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
-    ReportBadBlock, ReportBadBlockAnswer, SERVER_COUNT_MAX, ServerState, ServerStatus, Servers,
-    ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, Undelete, UndeleteAnswer,
+    ForgetServer, ForgetServerAnswer, Found, LOCATE_COUNT_MAX, Lease, LeasePurpose, List,
+    ListAnswer, ListDegraded, ListDegradedAnswer, ListDeleted, ListDeletedAnswer, Locate,
+    LocateAnswer, MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, RecordLength,
+    RecordLengthAnswer, Rename, RenameAnswer, ReportBadBlock, ReportBadBlockAnswer,
+    SERVER_COUNT_MAX, ServerState, ServerStatus, Servers, ServersAnswer, Stat, StatAnswer, Status,
+    StatusAnswer, Undelete, UndeleteAnswer,
 };
 pub use master_calls::{ChosenReplica, Recover, RecoverAnswer};
 pub use master_calls::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, LostChunk};

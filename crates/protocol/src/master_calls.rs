@@ -53,14 +53,30 @@ cairn_types::message! {
     }
 }
 
+/// Chunks that one answer to `Open` or `Locate` tells of, however many are asked for. Who wants
+/// more goes on behind these.
+pub const LOCATE_COUNT_MAX: u32 = 256;
+
 cairn_types::message! {
-    /// Chunks `first..first + count` of an open file.
-    pub struct Locate { 1 => file: EntryId, 2 => first: ChunkIndex, 3 => count: u32 }
+    /// Chunks `first..first + count` of an open file, [`LOCATE_COUNT_MAX`] at most.
+    pub struct Locate {
+        1 => file: EntryId,
+        2 => first: ChunkIndex,
+        3 => count: u32,
+        /// The next `count` chunks that are there, from `first` on, however many holes lie between.
+        4 => over_holes: bool,
+    }
 }
 cairn_types::message! {
     /// `entry.length` and `entry.chunk_count` are the master's present ones; holes are left out.
     /// The entry has no name: who asks by id knows it.
-    pub struct LocateAnswer { 1 => entry: Entry, 2 => chunks: Vec<ChunkLocations> }
+    pub struct LocateAnswer {
+        1 => entry: Entry,
+        2 => chunks: Vec<ChunkLocations>,
+        /// To a question over holes: the index of the next chunk, or `entry.chunk_count` where
+        /// there is none. Masters of before tell 0, and of the indexes that were asked for alone.
+        3 => next: ChunkIndex,
+    }
 }
 
 cairn_types::message! {

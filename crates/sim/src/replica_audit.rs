@@ -14,13 +14,15 @@ use crate::simulation::Simulation;
 use crate::workloads::{RecordFile, SharedFile};
 use cairn_env::Answer;
 use cairn_env_sim::NodeId;
-use cairn_protocol::{ChunkLocations, Failure, Locate, Read, Request, Response, Role};
-use cairn_types::{Address, ChunkIndex, EntryId};
+use cairn_protocol::{
+    ChunkLocations, Failure, LOCATE_COUNT_MAX, Locate, Read, Request, Response, Role,
+};
+use cairn_types::{Address, EntryId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// More chunks than any file of a run has.
-const CHUNKS_MAX: u32 = 1_000;
+/// More chunks than any file of a run has, and as many as one answer tells of.
+const CHUNKS_MAX: u32 = LOCATE_COUNT_MAX;
 
 /// A file whose replicas are read.
 pub(crate) enum AuditedFile {
@@ -66,7 +68,7 @@ impl ReplicaAudit<'_> {
 
     /// What the master tells readers.
     fn chunks_of(&mut self, file: EntryId) -> Vec<ChunkLocations> {
-        let locate = Locate { file, first: ChunkIndex::new(0), count: CHUNKS_MAX };
+        let locate = Locate { file, count: CHUNKS_MAX, ..Locate::default() };
         for master in master_addresses(self.sim.nodes.masters.len()) {
             let asked = self.ask(master, locate.clone().into()).map(|answer| answer.response);
             if let Ok(Response::Locate(answer)) = asked {

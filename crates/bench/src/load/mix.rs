@@ -17,7 +17,7 @@ use super::tally::LoadTally;
 use crate::meta::population::{Naming, Population};
 use cairn_client::{Cell, CreateOptions, Error};
 use cairn_protocol::{Create, Delete, Find, Lease, LeasePurpose, Locate, Open, Rpc};
-use cairn_types::{CellPath, ChunkIndex, EntryId, Random};
+use cairn_types::{CellPath, EntryId, Random};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -158,8 +158,8 @@ impl MixClient<'_> {
             }
             MixRequest::FindLocation if !self.open.is_empty() => {
                 let file = *self.random.pick(&self.open).unwrap_or(&EntryId::default());
-                let first = ChunkIndex::default();
-                self.ask(Locate { file, first, count: LOCATE_COUNT }, tally).await?;
+                let locate = Locate { file, count: LOCATE_COUNT, ..Locate::default() };
+                self.ask(locate, tally).await?;
             }
             MixRequest::FindLeaseHolder => self.lease(tally).await?,
             MixRequest::FindMatchingFiles => {

@@ -48,7 +48,7 @@ impl Lookup {
         match *self {
             Self::Cell => CellInfo {}.into(),
             Self::Location { file, index } => {
-                Locate { file, first: index, count: LOCATE_COUNT }.into()
+                Locate { file, first: index, count: LOCATE_COUNT, ..Locate::default() }.into()
             }
             Self::Extents { file, offset } => {
                 ReadExtents { file, offset, limit: EXTENTS_COUNT, ..Default::default() }.into()

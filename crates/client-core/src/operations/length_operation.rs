@@ -29,7 +29,7 @@ impl LengthOperation {
         let Self::Locating { file } = *self else { unreachable!("it begins once: {self:?}") };
         let chunk_count = cx.client.files.file(file).locations.chunk_count;
         let first = ChunkIndex::new(chunk_count.saturating_sub(1));
-        let locate = Locate { file, first, count: LOCATE_COUNT };
+        let locate = Locate { file, first, count: LOCATE_COUNT, ..Locate::default() };
         cx.start(Task::MasterCall(MasterCall::new(locate)));
         Poll::Pending
     }

@@ -316,7 +316,7 @@ fn what_changes_a_file_of_chunks_is_refused_on_a_stream_and_asks_nobody() {
     client.assert_asks_nobody();
     // Nobody has it open now: its chunks are not read as those of another file.
     let done = client.start(read(0, 10));
-    let answer = cairn_protocol::LocateAnswer { entry: entry(100), chunks: vec![] };
+    let answer = cairn_protocol::LocateAnswer { entry: entry(100), ..Default::default() };
     client.answer(Response::Locate(answer));
     assert_eq!(error(&done), (ErrorCode::Invalid, Outcome::Refused));
 }

@@ -263,7 +263,8 @@ fn only_suspects(client: &mut TestClient, (chunk_count, length): (u64, u64), spa
                 Request::Locate(_) => {
                     let chunks = vec![chunk(0, 5, &[1, 3], None)];
                     let entry = Entry { id: FILE, chunk_count, length, ..Entry::default() };
-                    client.tell(&call, Ok(Response::Locate(LocateAnswer { entry, chunks })));
+                    let answer = LocateAnswer { entry, chunks, ..LocateAnswer::default() };
+                    client.tell(&call, Ok(Response::Locate(answer)));
                 }
                 Request::Read(read) => {
                     let lacks = usize::try_from(30 - read.offset).expect("no more is asked");

@@ -2,7 +2,7 @@
 
 use super::{FILE, World, members, report};
 use crate::record::OpenChunk;
-use cairn_protocol::{ListChunks, ListedChunk, ServerState, WaitReason};
+use cairn_protocol::{LOCATE_COUNT_MAX, ListChunks, ListedChunk, Locate, ServerState, WaitReason};
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Term};
 
 impl World {
@@ -51,17 +51,48 @@ fn a_chunk_is_told_with_its_replicas_who_is_missed_and_what_it_waits_for() {
     assert_eq!((clone.receiver.server.get(), chunk.waits), (4, None));
 }
 
-#[test]
-fn a_files_chunks_are_told_page_by_page_in_order_of_index_whatever_their_handles() {
+/// [`FILE`] has chunks at these indexes.
+fn with_chunks(indexes: impl Iterator<Item = u64>) -> World {
     let mut world = World::new(3);
-    for number in 0..7 {
+    for (number, index) in (0..).zip(indexes) {
         // Chunks are made side by side: a later one may have the lower handle.
         let handle = ChunkHandle::of(Term::new(1), 900 - number);
-        let (index, version) = (ChunkIndex::new(number), ChunkVersion::of(Term::new(1), 1));
+        let (index, version) = (ChunkIndex::new(index), ChunkVersion::of(Term::new(1), 1));
         let open = OpenChunk { file: FILE, index, handle, version, ..OpenChunk::default() };
         world.apply(OpenChunk { set_size: 3, ..open });
     }
+    world
+}
+
+#[test]
+fn a_files_chunks_are_told_page_by_page_in_order_of_index_whatever_their_handles() {
+    let world = with_chunks(0..7);
     let told: Vec<u64> = world.listed(Some("/f")).iter().map(|it| it.index.get()).collect();
     assert_eq!(told, [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(world.listed(None).len(), 7);
+}
+
+#[test]
+fn who_asks_where_the_next_chunks_are_is_told_of_those_that_are_there_and_where_to_go_on() {
+    let most = u64::from(LOCATE_COUNT_MAX);
+    let far = 1 << 38;
+    let all: Vec<u64> = (0..most + 44).chain([far, far + 9]).collect();
+    let world = with_chunks(all.iter().copied());
+    let view = world.chunks.view(world.moment(), &world.state);
+    let ask = |first, count, over_holes| {
+        let wish = Locate { file: FILE, first: ChunkIndex::new(first), count, over_holes };
+        let answer = crate::reads::locate(&view, &wish).expect("a file");
+        assert_eq!(answer.entry.chunk_count, far + 10);
+        let told: Vec<u64> = answer.chunks.iter().map(|it| it.index.get()).collect();
+        (told, answer.next.get())
+    };
+    let (mut told, next) = ask(0, u32::MAX, true);
+    assert_eq!((told.len() as u64, next), (most, most));
+    let (rest, end) = ask(next, u32::MAX, true);
+    told.extend(rest);
+    assert_eq!((told, end), (all, far + 10), "the hole cost no question");
+    assert_eq!(ask(most + 43, 2, true), (vec![most + 43, far], far + 9));
+    assert_eq!(ask(far + 10, 9, true), (vec![], far + 10));
+    // Readers know which index they want.
+    assert_eq!(ask(most + 43, 2, false), (vec![most + 43], 0));
 }

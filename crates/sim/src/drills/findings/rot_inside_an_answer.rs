@@ -61,7 +61,7 @@ fn a_block_rots_that_is_not_the_first_of_an_answer(script: &mut DrillScript) -> 
 /// Who the master says holds the file's first chunk.
 fn named(script: &mut DrillScript, file: EntryId) -> Result<Vec<NodeId>, String> {
     let master = script.nodes().master;
-    let ask = Locate { file, first: ChunkIndex::new(0), count: 1 };
+    let ask = Locate { file, count: 1, ..Locate::default() };
     match script.probe(master, ask, Bytes::new()).map(|answer| answer.response) {
         Ok(Response::Locate(answer)) => {
             let replicas = answer.chunks.iter().flat_map(|chunk| &chunk.replicas);
