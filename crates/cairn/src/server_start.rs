@@ -309,7 +309,7 @@ pub(crate) fn start_chunkserver(
     }
     service.measure(meter.clone());
     let works = service.directories().iter().position(|it| it.failure.is_none());
-    let part = PartSeen::Chunkserver(driver.gauges(), Arc::clone(&service));
+    let part = PartSeen::Chunkserver(driver.gauges());
     let seen = ServerSeen { address: address.clone(), meter: meter.clone(), part };
     let options = LaunchOptions {
         listener: Some(listener),

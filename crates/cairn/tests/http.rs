@@ -159,6 +159,15 @@ fn metrics_obey_the_published_rules_and_count_what_was_done() {
         assert!(!told.contains("cairn_cell_"), "only the master in charge tells of the cell");
     }
     assert_eq!((pushed, chunks), (2.0 * bytes.len() as f64, 2.0));
+    // What a disk holds is told as the last heartbeat found it.
+    await_until("the disks to be looked at", || {
+        cell.chunkservers.iter().all(|server| {
+            let told = get(&door(server.log()), "/metrics").body;
+            let lies = |line: &str| line.starts_with("cairn_disk_chunks{") && line.ends_with(" 1");
+            sample(&told, "cairn_disks_age_seconds").is_some_and(|age| age < 10.0)
+                && told.lines().any(lies)
+        })
+    });
     assert!(read >= bytes.len() as f64, "{read}");
 }
 

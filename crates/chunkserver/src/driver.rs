@@ -96,6 +96,11 @@ impl Driver for Chunkserver {
     ) {
         effects.extend(self.warnings.drain(..).map(Effect::Log));
         let look = concerns_directories(&event);
+        if let Event::Completed { result: Completion::Disk(Ok(ChunkDone::Space(space))), .. } =
+            &event
+        {
+            self.gauges.note_space(now.time, space.clone());
+        }
         self.core.step(now, event, effects);
         if look {
             self.look_at_directories(now, effects);

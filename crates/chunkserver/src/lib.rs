@@ -14,5 +14,5 @@ mod open;
 
 pub use cairn_chunk_core::{ChunkGauges, ScrubSettings, TRASH_LANE};
 pub use driver::Chunkserver;
-pub use gauges::ChunkserverGauges;
+pub use gauges::{ChunkserverGauges, SpaceTold};
 pub use open::{ChunkserverConfig, ChunkserverOpenError};

@@ -1,6 +1,7 @@
 //! Starting a chunkserver on its data directories.
 
 use crate::Chunkserver;
+use crate::gauges::ChunkserverGauges;
 use cairn_chunk_core::{ChunkCore, ChunkCoreConfig, ScrubSettings};
 use cairn_env::Disk;
 use cairn_store::{ChunkDisk, StoreOpenError};
@@ -70,13 +71,15 @@ impl Chunkserver {
             scrub: config.scrub,
             scrubbed: found.scrub,
         };
-        let mut core = ChunkCore::new(settings, &found.replicas, disk.server_space());
+        let space = disk.server_space();
+        let gauges = Arc::new(ChunkserverGauges::starting(space.clone()));
+        let mut core = ChunkCore::new(settings, &found.replicas, space);
         core.mark_bad(&found.bad);
         core.mark_damaged(&found.damaged);
         core.mark_unread(&found.unread);
         let disk = Arc::new(disk);
         let (directories, warnings) = (disk.directories(), found.warnings);
-        let (block_size, gauges) = (0, Arc::default());
+        let block_size = 0;
         let server = Self { core, disk: disk.clone(), directories, block_size, warnings, gauges };
         Ok((server, disk))
     }

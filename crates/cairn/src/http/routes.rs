@@ -100,7 +100,7 @@ impl Routes {
         server_metrics::write(&mut text, &servers);
         let in_charge = |server: &ServerSeen| match &server.part {
             PartSeen::Master(gauges) => gauges.told().standing.in_charge,
-            PartSeen::Waiting | PartSeen::Chunkserver(..) => false,
+            PartSeen::Waiting | PartSeen::Chunkserver(_) => false,
         };
         let mut all = text.text();
         if let (Some((session, _)), true) = (&self.session, servers.iter().any(in_charge)) {

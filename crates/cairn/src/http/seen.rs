@@ -4,7 +4,6 @@ use cairn_chunkserver::ChunkserverGauges;
 use cairn_env_os::ProcessMeter;
 use cairn_env_os::clock::boot_time;
 use cairn_master::{MasterGauges, MasterTold};
-use cairn_store::ChunkDisk;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +30,9 @@ pub(crate) enum PartSeen {
     Master(Arc<MasterGauges>),
     /// One that waits to be made a member of a group.
     Waiting,
-    /// A chunkserver, and its disks.
-    Chunkserver(Arc<ChunkserverGauges>, Arc<ChunkDisk>),
+    /// A chunkserver. Its disks are nowhere at hand here: one that stands still would hold up the
+    /// only thread that answers.
+    Chunkserver(Arc<ChunkserverGauges>),
 }
 
 impl ServerSeen {
@@ -41,7 +41,7 @@ impl ServerSeen {
         match self.part {
             PartSeen::Master(_) => "master",
             PartSeen::Waiting => "waiting-master",
-            PartSeen::Chunkserver(..) => "chunkserver",
+            PartSeen::Chunkserver(_) => "chunkserver",
         }
     }
 
@@ -50,8 +50,8 @@ impl ServerSeen {
         match &self.part {
             PartSeen::Waiting => Err("it waits to be made a member of a group".to_owned()),
             PartSeen::Master(gauges) => master_is_ready(&gauges.told(), silence(&gauges.told())),
-            PartSeen::Chunkserver(gauges, _) if gauges.told().is_joined => Ok("joined"),
-            PartSeen::Chunkserver(..) => Err("no master has taken it in".to_owned()),
+            PartSeen::Chunkserver(gauges) if gauges.told().is_joined => Ok("joined"),
+            PartSeen::Chunkserver(_) => Err("no master has taken it in".to_owned()),
         }
     }
 }

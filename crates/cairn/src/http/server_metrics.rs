@@ -1,8 +1,9 @@
-//! What a server of this process counts of itself, as metrics: nobody has to be asked for it.
+//! What a server of this process counts of itself, as metrics: nobody has to be asked for it, and
+//! no disk is waited for.
 
 use crate::http::metrics_text::MetricsText;
 use crate::http::seen::{PartSeen, ServerSeen, silence};
-use cairn_chunkserver::ChunkGauges;
+use cairn_chunkserver::{ChunkGauges, SpaceTold};
 use cairn_env::Resources;
 use cairn_env_os::RpcCounts;
 use cairn_env_os::clock::boot_time;
@@ -26,11 +27,18 @@ pub(crate) fn write(text: &mut MetricsText, servers: &[ServerSeen]) {
                 resources(text, &server.meter.told());
                 master(text, &gauges.told());
             }
-            PartSeen::Chunkserver(gauges, disk) => {
-                let space = disk.server_space();
-                resources(text, &space.resources);
+            PartSeen::Chunkserver(gauges) => {
+                let SpaceTold { space, at } = gauges.space();
+                let ResourceUse { pushes, pushes_max, .. } = space.resources;
+                let measured = ResourceUse { pushes, pushes_max, ..server.meter.told() };
+                resources(text, &measured);
                 chunkserver(text, &gauges.told());
                 space.disks.iter().for_each(|one| data_directory(text, one));
+                if let Some(at) = at {
+                    let help = "Since its data directories were last looked at.";
+                    let age = boot_time().since(at).as_secs_f64();
+                    text.gauge("cairn_disks_age_seconds", help, &[], age);
+                }
             }
         }
     }
@@ -134,5 +142,105 @@ fn data_directory(text: &mut MetricsText, disk: &DiskStatus) {
         ("cairn_disk_failed", "Whether it is of no more use.", disk.failed.into()),
     ] {
         text.count(name, help, &labels, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write;
+    use crate::http::metrics_text::MetricsText;
+    use crate::http::seen::{PartSeen, ServerSeen};
+    use cairn_chunkserver::{Chunkserver, ChunkserverConfig, ScrubSettings};
+    use cairn_env::{
+        Disk, DiskFile, DiskLock, IoFailure, OpenMode, Space, SyncError, UnreadableBytes,
+    };
+    use cairn_env_os::{OsDisk, ProcessMeter};
+    use cairn_testkit::PATIENCE;
+    use cairn_types::{Address, Rack};
+    use std::sync::{Arc, Mutex, mpsc};
+
+    /// A data directory whose mount stands still while somebody has the gate.
+    #[derive(Debug)]
+    struct Standing {
+        disk: OsDisk,
+        gate: Arc<Mutex<()>>,
+    }
+
+    impl Disk for Standing {
+        fn open(&self, path: &str, mode: OpenMode) -> Result<Box<dyn DiskFile>, IoFailure> {
+            self.disk.open(path, mode)
+        }
+        fn list(&self, directory: &str) -> Result<Vec<String>, IoFailure> {
+            self.disk.list(directory)
+        }
+        fn make_dir(&self, directory: &str) -> Result<(), IoFailure> {
+            self.disk.make_dir(directory)
+        }
+        fn rename(&self, from: &str, to: &str) -> Result<(), IoFailure> {
+            self.disk.rename(from, to)
+        }
+        fn remove(&self, path: &str) -> Result<(), IoFailure> {
+            self.disk.remove(path)
+        }
+        fn clone_file(&self, from: &str, to: &str) -> Result<bool, IoFailure> {
+            self.disk.clone_file(from, to)
+        }
+        fn sync_dir(&self, directory: &str) -> Result<(), SyncError> {
+            self.disk.sync_dir(directory)
+        }
+        fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>, IoFailure> {
+            self.disk.lock(path)
+        }
+        fn space(&self) -> Result<Space, IoFailure> {
+            let _open = self.gate.lock().expect("nobody panics with it");
+            Ok(Space { file_system: 1, capacity: 4_000, used: 1_000 })
+        }
+        fn look_again(&self) -> Result<Arc<dyn Disk>, IoFailure> {
+            self.disk.look_again()
+        }
+        fn describe(&self) -> String {
+            "/standing".to_owned()
+        }
+        fn page_cache_id(&self) -> Result<String, IoFailure> {
+            self.disk.page_cache_id()
+        }
+        fn unreadable(&self) -> Result<Option<UnreadableBytes>, IoFailure> {
+            self.disk.unreadable()
+        }
+        fn forget_unreadable(&self) -> Result<(), SyncError> {
+            self.disk.forget_unreadable()
+        }
+    }
+
+    #[test]
+    fn a_disk_that_stands_still_keeps_no_metrics_from_being_told() {
+        let scratch = tempfile::TempDir::new().expect("a scratch directory");
+        let gate = Arc::new(Mutex::new(()));
+        let disk = OsDisk::open(scratch.path()).expect("opens");
+        let disk = Arc::new(Standing { disk, gate: Arc::clone(&gate) });
+        let config = ChunkserverConfig {
+            address: Address::new("s:1"),
+            rack: Rack::default(),
+            masters: vec![Address::new("m:1")],
+            seed: 1,
+            push_buffer_size: 1 << 20,
+            scrub: ScrubSettings::default(),
+        };
+        let (driver, _service) = Chunkserver::open(vec![disk], config).expect("opens");
+        let (address, meter) = ("s:1".to_owned(), Arc::new(ProcessMeter::default()));
+        let seen = ServerSeen { address, meter, part: PartSeen::Chunkserver(driver.gauges()) };
+        let stands = gate.lock().expect("nobody panics with it");
+        let (tell, told) = mpsc::channel();
+        let asked = std::thread::spawn(move || {
+            let mut text = MetricsText::default();
+            write(&mut text, &[seen]);
+            tell.send(text.text()).expect("it is waited for");
+        });
+        let told = told.recv_timeout(PATIENCE / 9).expect("it waits for no disk");
+        drop(stands);
+        asked.join().expect("ends");
+        let size = "cairn_disk_size_bytes{path=\"/standing\"} 4000";
+        assert!(told.lines().any(|line| line == size), "{told}");
+        assert!(!told.contains("cairn_disks_age_seconds"), "nobody looked since the start: {told}");
     }
 }
