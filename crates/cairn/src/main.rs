@@ -13,6 +13,7 @@
 // They panic where nobody reads any more: `Output` and `stderr::say` write instead (SE1).
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod all_chunks;
 mod arguments;
 mod cell_address;
 mod cli_error;

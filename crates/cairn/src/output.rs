@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Output {
     json: bool,
     terminal: bool,
+    chunks_max: usize,
     sink: Mutex<OutputSink>,
 }
 
@@ -67,13 +68,22 @@ impl Output {
         let own = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 16, File::from(own));
         let sink = Mutex::new(OutputSink::Stdout(writer));
-        Ok(Self { json, terminal: stdout.is_terminal(), sink })
+        let terminal = stdout.is_terminal();
+        Ok(Self { json, terminal, chunks_max: usize::MAX, sink })
     }
 
-    /// JSON that is kept for whoever runs the command, up to so many bytes and values (O4).
-    pub(crate) fn kept(bytes_max: usize, values_max: usize) -> Self {
+    /// JSON that is kept for whoever runs the command, up to so many bytes and values (O4), and of
+    /// a file with so many chunks.
+    pub(crate) fn kept(bytes_max: usize, values_max: usize, chunks_max: usize) -> Self {
         let kept = KeptValues { bytes_max, values_max, ..KeptValues::default() };
-        Self { json: true, terminal: false, sink: Mutex::new(OutputSink::Memory(kept)) }
+        let sink = Mutex::new(OutputSink::Memory(kept));
+        Self { json: true, terminal: false, chunks_max, sink }
+    }
+
+    /// Chunks of a file that may be told of. A command looks before it asks for more of them: that
+    /// there are too many bytes of it shows only when all are gathered.
+    pub(crate) fn chunks_max(&self) -> usize {
+        self.chunks_max
     }
 
     /// What was kept.

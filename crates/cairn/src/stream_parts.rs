@@ -1,10 +1,12 @@
 //! What a stream is made of, for people and programs: its chunks, how much of each is committed,
 //! and in how many extents.
 
+use crate::all_chunks::check_count;
+use crate::cli_error::{CliError, Doing};
 use crate::commands::stat::chunk_json;
-use crate::output::Table;
+use crate::output::{Output, Table};
 use crate::session::RemotePath;
-use cairn_client::{ChunkLocations, Error};
+use cairn_client::ChunkLocations;
 use cairn_types::ChunkHandle;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -29,24 +31,30 @@ pub(crate) struct StreamParts {
 }
 
 impl StreamParts {
-    /// Of the stream at a path.
+    /// Of the stream at a place; `command` tells of one with any number of chunks.
     ///
     /// # Errors
-    /// It is gone, or no master answers.
-    pub(crate) async fn of(place: &RemotePath) -> Result<Self, Error> {
-        let stream = place.cell.open_stream(&place.path).await?;
-        let length = stream.length().await?;
+    /// It is gone, has more chunks than the output takes, or no master answers.
+    pub(crate) async fn of(
+        place: &RemotePath,
+        output: &Output,
+        command: &str,
+    ) -> Result<Self, CliError> {
+        let doing = || format!("looking up {place}");
+        let stream = place.cell.open_stream(&place.path).await.doing(doing)?;
+        let length = stream.length().await.doing(doing)?;
         let mut chunks: BTreeMap<ChunkHandle, StreamChunk> = BTreeMap::new();
         let (mut next, mut extent_count) = (0, 0);
         let (mut settled, mut settles) = (0, false);
         while next < length {
-            let page = stream.extents(next).await?;
+            let page = stream.extents(next).await.doing(doing)?;
             (settled, settles) = (page.settled, page.settles);
             for locations in page.chunks {
                 let (handle, first) = (locations.handle, (0, 0));
                 let (extent_count, committed) = first;
                 chunks.entry(handle).or_insert(StreamChunk { locations, extent_count, committed });
             }
+            check_count(place, chunks.len(), output, command)?;
             let before = next;
             for extent in page.extents.iter().filter(|extent| extent.offset >= before) {
                 next = extent.offset.saturating_add(extent.size);
@@ -60,7 +68,7 @@ impl StreamParts {
                 break;
             }
         }
-        let producer_count = stream.producers().await?.len() as u64;
+        let producer_count = stream.producers().await.doing(doing)?.len() as u64;
         let mut chunks: Vec<StreamChunk> = chunks.into_values().collect();
         chunks.sort_by_key(|chunk| chunk.locations.index);
         Ok(Self { chunks, extent_count, producer_count, length, settled, settles })

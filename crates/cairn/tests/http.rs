@@ -257,6 +257,48 @@ fn what_cannot_be_answered_is_refused_with_the_commands_line_and_changes_nothing
 }
 
 #[test]
+fn a_file_of_too_many_chunks_is_refused_before_they_are_asked_for() {
+    let chunk = cell::SETTINGS.replace("chunk_size = 1048576", "chunk_size = 4096");
+    let settings = chunk.replace("block_size = 4096", "block_size = 1024");
+    let cell = Cell::start_with(1, &settings, None);
+    let door = door(cell.masters[0].log());
+    for (path, count) in [("/few", 600), ("/many", 1_025)] {
+        cell.ok_with(["put", "-", path], &vec![7; count * 4096]);
+    }
+    for ask in ["stat?chunks=true&path", "explain?path"] {
+        let told = get(&door, &format!("/api/v1/{ask}=/few")).json();
+        assert_eq!(told[0]["chunks"].as_array().map(Vec::len), Some(600), "{ask}");
+    }
+    let asked = || {
+        let metrics = get(&door, "/metrics").body;
+        let of = |rpc: &str| {
+            let start = format!("cairn_requests_total{{rpc=\"{rpc}\",outcome=\"done\"}}");
+            sample(&metrics, &start).unwrap_or_default()
+        };
+        [of("Locate"), of("ListChunks")]
+    };
+    for (ask, command) in [("stat?chunks=true&path", "stat --chunks"), ("explain?path", "explain")]
+    {
+        let before = asked();
+        let refused = get(&door, &format!("/api/v1/{ask}=/many"));
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        let told = refused.json();
+        let why = "it has more than 1024 chunks, and one answer tells of no more";
+        assert_eq!(told["error"], why);
+        assert_eq!(
+            told["advice"],
+            format!("'cairn {command} --json' on a command line tells of all")
+        );
+        let [located, listed] = asked();
+        assert!(located - before[0] <= 6.0, "{ask}: {located} {before:?}");
+        assert_eq!(listed, before[1], "{ask}: all the rest is not asked for at all");
+        let words: Vec<&str> = command.split(' ').chain(["/many"]).collect();
+        let told = cell.json(&words);
+        assert_eq!(told["chunks"].as_array().map(Vec::len), Some(1_025), "{command}");
+    }
+}
+
+#[test]
 fn servers_say_when_they_are_ready_and_a_chosen_port_is_where_it_was_chosen() {
     let scratch = tempfile::TempDir::new().expect("a scratch directory");
     let [log, said] = ["log", "said"].map(|name| scratch.path().join(name));

@@ -1,5 +1,6 @@
 //! `cairn explain`: why a path or a chunk is as it is.
 
+use crate::all_chunks::all_chunks;
 use crate::cli_error::{CliError, Doing};
 use crate::commands::servers::{duty_text, state_text};
 use crate::commands::stat::chunk_json;
@@ -14,6 +15,7 @@ use cairn_protocol::{
 use cairn_types::{CellPath, ChunkHandle, Entry, EntryKind, ReplicaAt};
 use clap::Args;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Arguments of `explain`.
@@ -30,11 +32,11 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), CliError> {
     // A handle has no slash in it; everything else is a path, and may name its cell.
-    let (cell, subject) = if explain.subject.contains('/') {
+    let (cell, subject, place) = if explain.subject.contains('/') {
         let place = the_one(session, &explain.subject).await?;
-        (place.cell, place.path.to_string())
+        (place.cell.clone(), place.path.to_string(), Some(place))
     } else if ChunkHandle::parse(&explain.subject).is_some() {
-        (session.cell().await?, explain.subject)
+        (session.cell().await?, explain.subject, None)
     } else {
         let why = format!("'{}' is neither a path nor a chunk's handle", explain.subject);
         let advice = "name a path such as /d/f, or a chunk such as 3-1f";
@@ -48,20 +50,14 @@ pub(crate) async fn run(
         return tell_reflinked(&cell, &subject, &servers, output).await;
     }
     let mut value = json!({ "subject": subject, "healthy": answer.healthy });
-    if let Ok(path) = CellPath::parse(&subject) {
-        let entry = cell.stat(&path).await.doing(doing)?;
+    if let Some(place) = place {
+        let entry = cell.stat(&place.path).await.doing(doing)?;
         if entry.kind == EntryKind::File {
-            let listed = all_listed(&cell, &path).await?;
+            let chunks = all_chunks(&place, entry.id, output, "explain").await?;
+            let listed = all_listed(&cell, &place.path).await?;
             value["reflinked"] = reflinked_json(&reflinked(&cell, &listed, &servers).await);
-            let chunks = cell.chunks(&path).await.doing(doing)?;
-            let of = |handle| listed.iter().find(|chunk| chunk.handle == handle);
-            let all = chunks.iter().map(|chunk| explained(chunk, &entry, of(chunk.handle)));
-            let mut all: Vec<Value> = all.collect();
-            for chunk in &mut all {
-                say_states(chunk, &servers);
-                say_duties(chunk, &servers);
-            }
-            value["chunks"] = all.into();
+            let known = Known::new(&listed, &servers);
+            value["chunks"] = chunks.iter().map(|chunk| known.explained(chunk, &entry)).collect();
         }
         value["entry"] = json!(EntryJson::new(subject.as_str(), &entry));
     } else if let Some(handle) = ChunkHandle::parse(&subject) {
@@ -73,7 +69,7 @@ pub(crate) async fn run(
             let reflinked = reflinked(&cell, std::slice::from_ref(chunk), &servers).await;
             value["reflinked"] = reflinked_json(&reflinked);
             let mut told = listed_json(chunk);
-            say_duties(&mut told, &servers);
+            Known::new(&[], &servers).say_duties(&mut told);
             value["chunks"] = json!([told]);
         } else {
             value["lines"] = json!(answer.lines);
@@ -234,34 +230,105 @@ fn problems(chunk: &ListedChunk) -> Vec<&'static str> {
     holds.into_iter().filter(|(it, _)| *it).map(|(_, reason)| reason.code()).collect()
 }
 
-/// A chunk with its replicas, and how far they are from what they should be.
-fn explained(chunk: &ChunkLocations, entry: &Entry, listed: Option<&ListedChunk>) -> Value {
-    let mut value = chunk_json(chunk);
-    let there = chunk.replicas.len();
-    value["missing"] = (entry.replication as usize).saturating_sub(there).into();
-    if let (Some(all), Some(Value::Object(listed))) =
-        (value.as_object_mut(), listed.map(listed_json))
-    {
-        // What both tell stands as the locations have it.
-        for (name, what) in listed {
-            all.entry(name).or_insert(what);
+/// What the master told, found by chunk and by server: a file may have hundreds of thousands of
+/// chunks, and to look through all of them for each would take minutes.
+struct Known<'a> {
+    listed: BTreeMap<ChunkHandle, &'a ListedChunk>,
+    /// By their ids as JSON has them.
+    servers: BTreeMap<String, &'a ServerStatus>,
+}
+
+impl<'a> Known<'a> {
+    fn new(listed: &'a [ListedChunk], servers: &'a [ServerStatus]) -> Self {
+        Self {
+            listed: listed.iter().map(|chunk| (chunk.handle, chunk)).collect(),
+            servers: servers.iter().map(|it| (it.at.server.to_string(), it)).collect(),
         }
     }
-    value
-}
 
-fn say_states(chunk: &mut Value, servers: &[ServerStatus]) {
-    for replica in chunk["replicas"].as_array_mut().into_iter().flatten() {
-        let known = servers.iter().find(|status| replica["server"] == status.at.server.to_string());
-        replica["state"] = known.map(|status| state_text(status.state)).into();
+    fn listed(&self, handle: ChunkHandle) -> Option<&'a ListedChunk> {
+        self.listed.get(&handle).copied()
+    }
+
+    fn server_of(&self, replica: &Value) -> Option<&'a ServerStatus> {
+        self.servers.get(replica["server"].as_str()?).copied()
+    }
+
+    /// A chunk with its replicas, and how far they are from what they should be.
+    fn explained(&self, chunk: &ChunkLocations, entry: &Entry) -> Value {
+        let mut value = chunk_json(chunk);
+        let there = chunk.replicas.len();
+        value["missing"] = (entry.replication as usize).saturating_sub(there).into();
+        let listed = self.listed(chunk.handle).map(listed_json);
+        if let (Some(all), Some(Value::Object(listed))) = (value.as_object_mut(), listed) {
+            // What both tell stands as the locations have it.
+            for (name, what) in listed {
+                all.entry(name).or_insert(what);
+            }
+        }
+        self.say_states(&mut value);
+        self.say_duties(&mut value);
+        value
+    }
+
+    fn say_states(&self, chunk: &mut Value) {
+        for replica in chunk["replicas"].as_array_mut().into_iter().flatten() {
+            let known = self.server_of(replica);
+            replica["state"] = known.map(|status| state_text(status.state)).into();
+        }
+    }
+
+    /// Which of its servers are to be emptied.
+    fn say_duties(&self, chunk: &mut Value) {
+        let replicas = chunk.get_mut("known_replicas").and_then(Value::as_array_mut);
+        for replica in replicas.into_iter().flatten() {
+            let known = self.server_of(replica);
+            replica["duty"] = known.map(|status| duty_text(status.duty)).into();
+        }
     }
 }
 
-/// Which of its servers are to be emptied.
-fn say_duties(chunk: &mut Value, servers: &[ServerStatus]) {
-    let replicas = chunk.get_mut("known_replicas").and_then(Value::as_array_mut);
-    for replica in replicas.into_iter().flatten() {
-        let known = servers.iter().find(|status| replica["server"] == status.at.server.to_string());
-        replica["duty"] = known.map(|status| duty_text(status.duty)).into();
+#[cfg(test)]
+mod tests {
+    use super::Known;
+    use cairn_protocol::{ChunkLocations, ListedChunk, ServerDuty, ServerState, ServerStatus};
+    use cairn_types::{ChunkHandle, Entry, ReplicaAt, ServerId};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn each_of_very_many_chunks_is_found_without_a_look_at_all_others() {
+        let chunk = |n| ListedChunk { handle: ChunkHandle::new(n), good: 7, ..Default::default() };
+        let listed: Vec<ListedChunk> = (1..=200_000).map(chunk).collect();
+        let known = Known::new(&listed, &[]);
+        let began = Instant::now();
+        for chunk in &listed {
+            let found = known.listed(chunk.handle).expect("it is listed");
+            assert!(std::ptr::eq(found, chunk));
+        }
+        // A search through all of them for each takes minutes, this a fraction of a second.
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+        assert!(known.listed(ChunkHandle::new(200_001)).is_none());
+    }
+
+    #[test]
+    fn a_chunk_is_told_with_what_its_servers_are_and_shall_be() {
+        let at = |id| ReplicaAt { server: ServerId::new(id), ..ReplicaAt::default() };
+        let status =
+            |id, state, duty| ServerStatus { at: at(id), state, duty, ..Default::default() };
+        let servers = [
+            status(1, ServerState::Live, ServerDuty::Draining),
+            status(2, ServerState::Silent, ServerDuty::default()),
+        ];
+        let known = Known::new(&[], &servers);
+        let replicas = vec![at(2), at(1), at(3)];
+        let chunk = ChunkLocations { replicas, ..ChunkLocations::default() };
+        let told = known.explained(&chunk, &Entry { replication: 4, ..Entry::default() });
+        let states: Vec<_> = (0..3).map(|n| told["replicas"][n]["state"].as_str()).collect();
+        assert_eq!(states, [Some("silent"), Some("live"), None]);
+        assert_eq!(told["missing"], 1);
+        let mut told =
+            serde_json::json!({ "known_replicas": [{ "server": at(1).server.to_string() }] });
+        known.say_duties(&mut told);
+        assert_eq!(told["known_replicas"][0]["duty"], "draining");
     }
 }

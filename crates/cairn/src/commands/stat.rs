@@ -1,5 +1,6 @@
 //! `cairn stat`: what a path stands for, with its true length, and its chunks.
 
+use crate::all_chunks::all_chunks;
 use crate::cli_error::{CliError, Doing, Tally};
 use crate::entry_text::{EntryJson, commit_replicas_text, content_text, layout_text, owner_texts};
 use crate::many_paths::{Lengths, entries};
@@ -11,6 +12,9 @@ use cairn_protocol::ChunkLocations;
 use cairn_types::{Entry, EntryKind, Layout};
 use clap::Args;
 use serde_json::{Value, json};
+
+/// The command that tells of chunks.
+const WITH_CHUNKS: &str = "stat --chunks";
 
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
@@ -47,12 +51,11 @@ async fn one(
     entry: Entry,
     output: &Output,
 ) -> Result<(), CliError> {
-    let doing = || format!("looking up {place}");
     if entry.layout == Layout::Stream {
         return stream(stat, place, &entry, output).await;
     }
     let chunks = if stat.chunks && entry.kind == EntryKind::File {
-        place.cell.chunks(&place.path).await.doing(doing)?
+        all_chunks(place, entry.id, output, WITH_CHUNKS).await?
     } else {
         Vec::new()
     };
@@ -80,7 +83,7 @@ async fn stream(
     let doing = || format!("looking up {place}");
     let said = place.cell.policy(&place.path).await.doing(doing)?.policy.commit_replicas;
     let parts = match stat.chunks {
-        true => Some(StreamParts::of(place).await.doing(doing)?),
+        true => Some(StreamParts::of(place, output, WITH_CHUNKS).await?),
         false => None,
     };
     if output.json() {

@@ -26,6 +26,9 @@ pub(crate) type RunCommand = for<'a> fn(
 const ANSWER_SIZE_MAX: usize = 1 << 20;
 /// Values of one answer.
 const VALUE_COUNT_MAX: usize = 5_000;
+/// Chunks of a file that one answer tells of, each by a kilobyte or so. The only thread here does
+/// nothing else while it puts them together.
+const CHUNK_COUNT_MAX: usize = 1_024;
 
 /// What a query may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +126,7 @@ pub(crate) async fn answer(
     run: RunCommand,
 ) -> Result<Vec<u8>, CliError> {
     let words = words(route, query)?;
-    let output = Arc::new(Output::kept(ANSWER_SIZE_MAX, VALUE_COUNT_MAX));
+    let output = Arc::new(Output::kept(ANSWER_SIZE_MAX, VALUE_COUNT_MAX, CHUNK_COUNT_MAX));
     let done = run(words, session, &output).await;
     let kept = output.take_kept();
     if kept.is_cut {
