@@ -4,9 +4,9 @@
 mod cell;
 
 use cairn_client::{Cell as Client, CreateOptions, ErrorCode, Options, QuotaChange};
-use cairn_types::{CellPath, Content};
+use cairn_types::{CellPath, Content, Identity};
 use cell::row::{Row, judge};
-use cell::{Cell, await_until, guide, run};
+use cell::{Cell, await_until, guide, patient, run};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -215,4 +215,38 @@ fn concurrent_creations_never_pass_the_quota_and_a_restarted_master_knows_it() {
     assert_eq!(cell.run(["mkdir", "/q/more"]).code(), 16);
     cell.ok(["quota", "clear", "/q"]);
     cell.ok(["mkdir", "/q/more"]);
+}
+
+#[test]
+fn who_may_only_read_a_file_takes_no_lease_from_its_writers_by_closing_it() {
+    // It ends by being asked back alone.
+    let settings = patient().replace("lease_ms = 1500", "lease_ms = 60000");
+    let cell = Cell::start_with(1, &settings, None);
+    cell.ok(["mkdir", "/q"]);
+    cell.ok(["quota", "set", "--bytes", "1G", "/q"]);
+    let reader = Identity { uid: 12_345, gid: 12_345, ..Identity::default() };
+    runtime().block_on(async {
+        let writes = Client::connect(cell.address(), options()).await.expect("connects");
+        let reads = Options { identity: reader, ..options() };
+        let reads = Client::connect(cell.address(), reads).await.expect("connects");
+        let mode = CreateOptions { mode: Some(0o644), ..CreateOptions::default() };
+        let file = writes.create(&path("/q/f"), mode).await.expect("creates");
+        file.write_at(0, "x".into()).await.expect("writes");
+        let lease = async || {
+            let chunk = writes.chunks(&path("/q/f")).await.expect("is there").remove(0);
+            (chunk.version, chunk.primary)
+        };
+        let before = lease().await;
+        assert!(before.1.is_some(), "{before:?}");
+        for _ in 0..3 {
+            let file = reads.open(&path("/q/f")).await.expect("it may read");
+            assert_eq!(file.read_at(0, 9).await.expect("reads"), "x");
+            file.write_at(1, "y".into()).await.expect_err("it may not write");
+            file.close().await.expect("whoever has read it may close it");
+            assert_eq!(lease().await, before, "its writer goes on");
+        }
+        file.close().await.expect("closes");
+        assert_eq!(lease().await.1, None, "what it is charged is given back at once");
+    });
+    assert_eq!(used(&cell, "/q").1, 1);
 }

@@ -498,7 +498,7 @@ impl MasterCore {
             ClientToMaster::LetGoOfLost(it) => return self.let_go(now, from, it.handle),
             ClientToMaster::ForgetServer(it) => return self.forget_server(now, from, &it),
             ClientToMaster::ChangeSettings(it) => return self.change_settings(now, from, it),
-            ClientToMaster::RecordLength(wish) => return self.record_length(now, from, &wish),
+            ClientToMaster::RecordLength(wish) => return self.record_length(now, from, wish),
         };
         for chunk in answer.iter().flat_map(reads::unlocated) {
             self.chunks.want(now.time, chunk);
@@ -521,9 +521,10 @@ impl MasterCore {
         chunks.on_move_request(&mut step, from, &MoveRequest::of(request));
     }
 
-    fn record_length(&mut self, now: Now, from: Caller, wish: &cairn_protocol::RecordLength) {
+    fn record_length(&mut self, now: Now, from: Caller, wish: cairn_protocol::RecordLength) {
+        let heeded = Asker { state: &self.state, who: self.callers.who(from) }.heeded(wish);
         let (mut step, _, chunks) = self.parts(now);
-        chunks.on_record_length(&mut step, from, wish);
+        chunks.on_record_length(&mut step, from, &heeded);
     }
 
     fn lease(&mut self, now: Now, from: Caller, lease: cairn_protocol::Lease) {

@@ -6,7 +6,7 @@ use crate::record::{AddDirectories, AddFile, HideEntry, NewDirectory, RaiseLevel
 use crate::state::{ROOT, State};
 use cairn_protocol::{
     ClientToMaster, Create, Delete, ErrorCode, Explain, Failure, List, ListDegraded, ListLost,
-    MakeDirectory, Open, OpenAnswer, Rename, SetAttributes, Stat,
+    MakeDirectory, Open, OpenAnswer, RecordLength, Rename, SetAttributes, Stat,
 };
 use cairn_types::{
     Attributes, CellPath, EntryId, EntryKind, Identity, LogIndex, MutationName, MutationNumber,
@@ -206,6 +206,10 @@ fn check_looks(pair: &Pair, who: &Arc<Identity>, path: &str) {
     let open = Open { path: at(path), ..Open::default() };
     let opened = asker.opened(&open, pair.opened(&open));
     assert_eq!(is_denied(&opened), !(reaches && opens), "{told}");
+    if let (Some(EntryKind::File), Ok(file)) = (kind, state.resolve(&at(path))) {
+        let heeded = asker.heeded(RecordLength { file, closes: true });
+        assert_eq!((heeded.file, heeded.closes), (file, model.may(who, path, WRITE)), "{told}");
+    }
     let list = List { path: at(path), ..List::default() };
     let lists = reaches && model.may(who, path, READ);
     assert_eq!(denied(ClientToMaster::List(list)), !lists, "{told}");

@@ -6,8 +6,8 @@ use crate::state::{HIDDEN_ROOT, ROOT, State};
 use crate::undelete::what_is_meant;
 use cairn_protocol::{
     ClientToMaster, ClientToStreams, Create, Delete, ErrorCode, Failure, Find, LeasePurpose, List,
-    MakeDirectory, Open, OpenAnswer, Rename, Request, SetAttributes, ShadowQuestion, Snapshot,
-    Stat, Undelete,
+    MakeDirectory, Open, OpenAnswer, RecordLength, Rename, Request, SetAttributes, ShadowQuestion,
+    Snapshot, Stat, Undelete,
 };
 use cairn_types::{Access, CellPath, EntryId, EntryKind, Identity};
 use std::sync::Arc;
@@ -90,6 +90,14 @@ impl Asker<'_> {
             | ClientToMaster::SetAttributes(_)
             | ClientToMaster::Batch(_) => Ok(()),
         }
+    }
+
+    /// A wish to record a length as it is heeded: that it closes the file counts only of whoever
+    /// may write it. For a close the lease is asked back (R36), and a reader could take it from
+    /// the writers again and again. It is no reason to refuse: clients close what they have read.
+    pub(crate) fn heeded(&self, wish: RecordLength) -> RecordLength {
+        let closes = wish.closes && self.check_file(wish.file, &[Access::WRITE]).is_ok();
+        RecordLength { closes, ..wish }
     }
 
     /// What producers and readers of streams ask.

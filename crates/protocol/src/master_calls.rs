@@ -331,6 +331,7 @@ cairn_types::message! {
     pub struct RecordLength {
         1 => file: EntryId,
         /// Who asks has closed the file: what it is charged beyond its length is given back (R36).
+        /// Of whoever may not write the file it is not heeded.
         2 => closes: bool,
     }
 }
