@@ -378,7 +378,6 @@ impl ChunkCore {
                 self.with_link(now, |link, cx| link.on_trash_emptied(cx, &result));
             }
             DiskPurpose::Scrub => self.on_scrubbed(now, result),
-            DiskPurpose::ScrubJournal(part) => self.on_journal_scrubbed(now, part, result),
             DiskPurpose::SecondLook => self.on_looked_again(now, &result),
             DiskPurpose::Check { to, handle } => {
                 checks::finish(&mut self.table, &mut self.out, (to, handle), result);

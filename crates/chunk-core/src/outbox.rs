@@ -37,10 +37,8 @@ pub(crate) enum DiskPurpose {
     Clone { handle: ChunkHandle, number: u64 },
     /// A slice of the trash was looked through.
     TrashEmptied,
-    /// A part of what is stored is verified.
+    /// A part of what is stored, or of a journal, is verified.
     Scrub,
-    /// A part of a journal is.
-    ScrubJournal(JournalPart),
     /// A part of a replica that was found bad is verified again.
     SecondLook,
     /// A replica is looked at for somebody.
@@ -244,7 +242,7 @@ impl Outbox {
 
     /// Asks for a part of a journal to be verified: that can wait, and no line waits for it.
     pub(crate) fn scrub_journal(&mut self, part: JournalPart) {
-        self.disk(DiskPurpose::ScrubJournal(part), TRASH_LANE, ChunkJob::ScrubJournal(part));
+        self.disk(DiskPurpose::Scrub, TRASH_LANE, ChunkJob::ScrubJournal(part));
     }
 
     /// Asks for an entry of the journal to become durable.

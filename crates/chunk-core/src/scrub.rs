@@ -14,7 +14,9 @@ use crate::client_load::{ClientLoad, time_at};
 use crate::outbox::{DiskPurpose, Outbox};
 use crate::replica::Replica;
 use crate::replica_table::ReplicaTable;
-use cairn_env::{ChunkDone, ChunkError, ChunkJob, ChunkResult, JournalEntry, JournalPart, Now};
+use cairn_env::{
+    ChunkDone, ChunkError, ChunkJob, ChunkResult, Effect, JournalEntry, JournalPart, Now,
+};
 use cairn_format::ScrubPosition;
 use cairn_protocol::ScrubProgress;
 use cairn_types::planted::{Rule, broken};
@@ -164,8 +166,13 @@ impl Scrub {
         now: Now,
         load: &ClientLoad,
         result: ChunkResult,
+        out: &mut Outbox,
     ) -> Option<ChunkHandle> {
         self.under_way = false;
+        if let Some(part) = self.journals {
+            self.on_journal_done(now, load, (part, result), out);
+            return None;
+        }
         let ScrubPart { handle, .. } = self.part.expect("a part was under way");
         assert!(handle > self.position.handle, "{handle:?} was verified before");
         let (size, next, good) = match result {
@@ -190,16 +197,24 @@ impl Scrub {
         (!good).then_some(handle)
     }
 
-    /// A part of a journal is verified.
-    pub(crate) fn on_journal_done(
+    /// A part of a journal is verified; where it was damaged, a person is told.
+    fn on_journal_done(
         &mut self,
         now: Now,
         load: &ClientLoad,
-        size: u64,
-        next: Option<JournalPart>,
+        (part, result): (JournalPart, ChunkResult),
+        out: &mut Outbox,
     ) {
-        assert!(self.under_way && self.journals.is_some(), "a journal was looked at (SB1)");
-        (self.under_way, self.journals) = (false, next);
+        let (size, next) = match result {
+            Ok(ChunkDone::JournalScrubbed { size, next, told }) => {
+                told.into_iter().for_each(|event| out.push(Effect::Log(event)));
+                (size, next)
+            }
+            // Its directory has other troubles.
+            Err(_) => (0, Some(part.of_next_directory())),
+            Ok(done) => panic!("a journal was to be verified, and came to {done:?}"),
+        };
+        self.journals = next;
         self.pay(now, load, size);
     }
 

@@ -86,7 +86,7 @@ impl SecondLooks {
         out.chunk_job(handle, DiskPurpose::SecondLook, job);
     }
 
-    /// What is bad from now on rests; what is no longer, or may have lost bytes, is let go of (SL3).
+    /// What is bad from now on rests; what is no longer, or may have lost bytes, is let go (SL3).
     fn take_changes(&mut self, now: Now, table: &mut ReplicaTable) {
         for handle in table.take_doubted() {
             if !may_be(table, handle) {

@@ -2,6 +2,7 @@
 //!
 //! - TF1: they only grow: whoever compares two words of one life of a server gets a rate.
 
+use cairn_env::{ChunkDone, ChunkResult};
 use cairn_protocol::{Request, TrafficTotals};
 
 /// All of them.
@@ -41,9 +42,13 @@ impl Traffic {
         add(&mut self.totals.cloned, size);
     }
 
-    /// A part of what is stored was verified.
-    pub(crate) fn note_scrubbed(&mut self, size: u64) {
-        add(&mut self.totals.scrubbed, size);
+    /// A part of what is stored, or of a journal, was verified.
+    pub(crate) fn note_scrubbed(&mut self, result: &ChunkResult) {
+        if let Ok(ChunkDone::Scrubbed { size, .. } | ChunkDone::JournalScrubbed { size, .. }) =
+            result
+        {
+            add(&mut self.totals.scrubbed, *size);
+        }
     }
 }
 

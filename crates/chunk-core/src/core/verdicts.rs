@@ -2,7 +2,7 @@
 
 use crate::core::ChunkCore;
 use crate::outbox::DiskPurpose;
-use cairn_env::{ChunkDone, ChunkResult, Effect, JournalEntry, JournalPart, LogEvent, Now};
+use cairn_env::{ChunkResult, Effect, JournalEntry, LogEvent, Now};
 use cairn_types::ChunkHandle;
 
 impl ChunkCore {
@@ -14,9 +14,7 @@ impl ChunkCore {
     /// A part of a bad replica is verified again; where all of it is, its journal and the master
     /// take the verdict back.
     pub(super) fn on_looked_again(&mut self, now: Now, result: &ChunkResult) {
-        if let Ok(ChunkDone::Scrubbed { size, .. }) = result {
-            self.traffic.note_scrubbed(*size);
-        }
+        self.traffic.note_scrubbed(result);
         let sound = self.second_looks.on_done(now, &self.load, &mut self.table, result);
         if let Some(handle) = sound.filter(|handle| self.table.turn_out_sound(*handle)) {
             self.out.journal(DiskPurpose::Nobody, JournalEntry::Sound(handle));
@@ -26,30 +24,10 @@ impl ChunkCore {
         self.second_looks.tick(now, &mut self.table, &mut self.out);
     }
 
-    /// A part of a journal is verified; where it was damaged, a person is told.
-    pub(super) fn on_journal_scrubbed(&mut self, now: Now, part: JournalPart, result: ChunkResult) {
-        let (size, next) = match result {
-            Ok(ChunkDone::JournalScrubbed { size, next, told }) => {
-                if let Some(event) = told {
-                    self.out.push(Effect::Log(event));
-                }
-                (size, next)
-            }
-            // Its directory has other troubles.
-            Err(_) => (0, Some(part.of_next_directory())),
-            Ok(done) => panic!("a journal was to be verified, and came to {done:?}"),
-        };
-        self.traffic.note_scrubbed(size);
-        self.scrub.on_journal_done(now, &self.load, size, next);
-        self.scrub.tick(now, &mut self.table, &mut self.out);
-    }
-
-    /// A part of the round over all that is stored is verified.
+    /// A part of the round over all that is stored, or of a journal, is verified.
     pub(super) fn on_scrubbed(&mut self, now: Now, result: ChunkResult) {
-        if let Ok(ChunkDone::Scrubbed { size, .. }) = &result {
-            self.traffic.note_scrubbed(*size);
-        }
-        let bad = self.scrub.on_done(now, &self.load, result);
+        self.traffic.note_scrubbed(&result);
+        let bad = self.scrub.on_done(now, &self.load, result, &mut self.out);
         // What is gone meanwhile is nobody's loss.
         if let Some(replica) = bad.and_then(|handle| self.table.touch(handle)) {
             replica.stored_mut().find_bad_block(&mut self.out);
