@@ -181,8 +181,10 @@ impl NameMutation {
         }
     }
 
-    /// What it has to lock, as the names stand now. What changes no name goes beside what happens
-    /// below it: a tree there may stand still for a snapshot.
+    /// What it has to lock, as the names stand now. Directories that are all there need but stay: a
+    /// tree below them may stand still for a snapshot. Whoever changes what a directory says of
+    /// itself has it alone, for what is below is judged by that when it is resolved, and not when it
+    /// is applied.
     pub(crate) fn locks(&self, state: &State) -> LockSet {
         let locks = LockSet::default();
         match self {
@@ -195,10 +197,10 @@ impl NameMutation {
             Self::Delete(delete) => locks.write(&delete.path),
             Self::Rename(rename) => locks.write(&rename.from).write(&rename.to),
             Self::Undelete(wish) => paths_to_lock(state, wish).iter().fold(locks, LockSet::write),
-            Self::SetPolicy(set) => locks.update(&set.path),
-            Self::SetQuota(set) => locks.update(&set.path),
+            Self::SetPolicy(set) => locks.write(&set.path),
+            Self::SetQuota(set) => locks.write(&set.path),
             Self::Snapshot(wish) => locks.write(&wish.from).write(&wish.to),
-            Self::SetAttributes(set) => locks.update(&set.path),
+            Self::SetAttributes(set) => locks.write(&set.path),
         }
     }
 

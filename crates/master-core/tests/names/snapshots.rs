@@ -4,9 +4,7 @@ use super::cell::{Cell, path};
 use cairn_master_core::record::{OpenChunk, SetLength};
 use cairn_master_core::state::HIDDEN_ROOT;
 use cairn_master_core::{MasterCore, Record};
-use cairn_protocol::{
-    CountShared, ErrorCode, Outcome, Response, SetAttributes, SharedPart, Snapshot,
-};
+use cairn_protocol::{CountShared, ErrorCode, Outcome, Response, SharedPart, Snapshot};
 use cairn_types::{CellConfig, ChunkHandle, ChunkIndex, EntryId, PATH_SIZE_MAX, Term};
 
 /// A cell whose masters can all apply what comes of a snapshot, with the directory `/d`.
@@ -148,7 +146,7 @@ fn whoever_waits_for_a_snapshot_waits_for_one_and_not_for_long() {
 }
 
 #[test]
-fn what_is_said_of_a_directory_above_a_tree_that_is_snapshotted_keeps_nobody_waiting() {
+fn directories_that_are_there_are_made_again_above_a_tree_that_is_snapshotted() {
     let mut cell = cell();
     let make = cell.make("/d/deep", false);
     cell.ask(make).expect("makes");
@@ -159,12 +157,9 @@ fn what_is_said_of_a_directory_above_a_tree_that_is_snapshotted_keeps_nobody_wai
     cell.commit();
     let wish = snapshot(&mut cell, "/d/deep", "/s");
     let taken = cell.send(wish);
-    let mode = Some(0o750);
-    let (mutation, above) = (cell.mutation(), path("/d"));
-    let change = SetAttributes { mutation, path: above, mode, ..SetAttributes::default() };
     let make = cell.make("/d", true);
     let (below, create) = (cell.create("/d/deep/late"), cell.create("/d/beside"));
-    let others = [cell.send(change), cell.send(make), cell.send(create)];
+    let others = [cell.send(make), cell.send(create)];
     let below = cell.send(below);
     for _ in 0..20 {
         cell.commit_first();

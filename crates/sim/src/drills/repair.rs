@@ -92,7 +92,7 @@ fn a_clone_joins_while_a_client_writes(script: &mut DrillScript) -> Verdict {
     // So many at a time, of two clients, that one is always between the primary and the others.
     let (mut length, mut under_way) = (6, VecDeque::new());
     while script.set_size(chunk) < 3 {
-        while under_way.len() < 8 {
+        while under_way.len() < 32 {
             let (offset, bytes) = (length + under_way.len() as u64, Bytes::from_static(b"x"));
             let write = ClientOp::Write { file, offset, bytes, sync: false };
             under_way.push_back(script.ask((offset % 2) as usize, write));
