@@ -6,7 +6,7 @@ use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::ClientOp;
 use bytes::Bytes;
-use cairn_protocol::{ChunkCounts, Response, Status};
+use cairn_protocol::{ChunkCounts, Request, Response, Status};
 use cairn_types::Content;
 use cairn_types::planted::Rule;
 use std::collections::VecDeque;
@@ -76,9 +76,9 @@ fn what_a_dead_server_held_is_whole_and_told_so(script: &mut DrillScript) -> Ver
     await_whole(script)
 }
 
-/// One of three replicas is gone for ever. A client writes bytes after bytes while the chunk is
-/// cloned, until the clone has joined. In that moment all others die: the clone has all that was
-/// acknowledged before.
+/// One of three replicas is gone for ever. The master stands still for a while when the clone is
+/// told to fetch what it lacks, and clients write bytes after bytes until it has joined. In that
+/// moment all others die: the clone has all that was acknowledged before.
 fn a_clone_joins_while_a_client_writes(script: &mut DrillScript) -> Verdict {
     let file = script.create("/f", Content::Bytes)?;
     script.write(0, file, 0, b"first")?;
@@ -89,10 +89,21 @@ fn a_clone_joins_while_a_client_writes(script: &mut DrillScript) -> Verdict {
     script.kill(dead);
     // It is left out by this one.
     script.write(0, file, 5, b"x")?;
+    script.stall(move |seen| match seen.request {
+        Request::CloneChunk(clone) => clone.finish && clone.handle == chunk,
+        _ => false,
+    });
+    // Both know the version that the others stand at now.
+    script.write(0, file, 6, b"x")?;
+    script.write(1, file, 7, b"x")?;
+    script.until_stalled()?;
+    script.release();
+    let master = script.master_in_charge()?;
+    script.pause(master, Duration::from_millis(100));
     // So many at a time, of two clients, that one is always between the primary and the others.
-    let (mut length, mut under_way) = (6, VecDeque::new());
+    let (mut length, mut under_way) = (8, VecDeque::new());
     while script.set_size(chunk) < 3 {
-        while under_way.len() < 32 {
+        while under_way.len() < 8 {
             let (offset, bytes) = (length + under_way.len() as u64, Bytes::from_static(b"x"));
             let write = ClientOp::Write { file, offset, bytes, sync: false };
             under_way.push_back(script.ask((offset % 2) as usize, write));
