@@ -181,10 +181,10 @@ impl NameMutation {
         }
     }
 
-    /// What it has to lock, as the names stand now. Directories that are all there need but stay: a
-    /// tree below them may stand still for a snapshot. Whoever changes what a directory says of
-    /// itself has it alone, for what is below is judged by that when it is resolved, and not when it
-    /// is applied.
+    /// What it has to lock, as the names stand now. Directories that are all there need but stay:
+    /// a tree below them may stand still for a snapshot. Whoever changes what a directory says of
+    /// itself has it alone, for what is below is judged by that when it is resolved, and not when
+    /// it is applied.
     pub(crate) fn locks(&self, state: &State) -> LockSet {
         let locks = LockSet::default();
         match self {
