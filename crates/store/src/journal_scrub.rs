@@ -72,7 +72,8 @@ impl ChunkStore {
                 Ok(PartVerdict::Bad { at }) => {
                     Ok(JournalLook { size, next: None, told: self.replace_journal(current, at)? })
                 }
-                Err(IoFailure::Device) => {
+                // Some file systems call a broken file by other numbers than EIO.
+                Err(IoFailure::Device | IoFailure::System(_)) => {
                     let told = self.replace_journal(current, offset)?;
                     Ok(JournalLook { size, next: None, told })
                 }

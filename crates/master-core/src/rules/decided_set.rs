@@ -22,8 +22,9 @@
 //! - DS6: while a damaged replica here has applied more than those that would be the set, nothing
 //!   is decided but by a person. Readers find its good blocks (`reading.rs`), and would be told
 //!   after a decision that the bytes which it alone has are not there.
-//! - DS7: where nobody who is left has what is committed of a producer's chunk, those that have the
-//!   most are the set, though all of it are here: no raise finds one that has it all (R41).
+//! - DS7: where all of a producer's chunk are here, and none has what is committed of it, those that
+//!   have the most are the set: no raise finds one that has it all (R41). Who is away may have it;
+//!   and so may one that is damaged, of which some starts do not know how far it has come.
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
@@ -87,7 +88,8 @@ fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDec
     let ordinary = if all_suspect { suspect.len() } else { sound.len() };
     let lacking = !stale.is_empty() || !suspect.is_empty() || usable.len() < told.len();
     // DS7
-    let is_lost = all_lack_committed(view, handle, &usable) && !broken(Rule::R41);
+    let are_here = told.len() >= chunk.set_size as usize;
+    let is_lost = are_here && all_lack_committed(view, handle, &usable) && !broken(Rule::R41);
     let is_ordinary = !lacking || ordinary >= least_of(view, handle, chunk);
     if usable.is_empty() || (is_ordinary && !is_lost) {
         return SetDecision::NotNeeded;
@@ -97,7 +99,9 @@ fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDec
     };
     let set = if sound.is_empty() || is_lost { furthest(&usable) } else { sound };
     assert!(!set.is_empty(), "of some, one has gone furthest (DS3)");
-    if let Some(server) = damaged_above(&told, &set) {
+    let of_bad = || told.iter().find(|(_, it)| it.damaged).map(|(server, _)| *server);
+    let unread = if is_lost { of_bad() } else { None };
+    if let Some(server) = damaged_above(&told, &set).or(unread) {
         return SetDecision::LeftToPerson(server);
     }
     if view.now.time < at { SetDecision::At(at) } else { SetDecision::Set(set) }

@@ -148,8 +148,9 @@ fn undecided(view: &View<'_>, at: Time) -> Blocked {
 /// Why a chunk waits for a person's decision.
 fn left_to_person(view: &View<'_>, handle: ChunkHandle, server: ServerId) -> Blocked {
     let why = format!(
-        "the replica of {} has bad blocks and holds more than all others; it can be read in part \
-         and copied with 'cairn cp', or 'cairn recover {}' goes on without what it alone has",
+        "the replica of {} has bad blocks and holds more than all others, or could not be read and \
+         may; it can be read in part and copied with 'cairn cp', or 'cairn recover {}' goes on \
+         without what it alone has",
         view.fleet.at(server).map(|at| at.address.as_str()).unwrap_or_default(),
         handle.short()
     );

@@ -142,3 +142,27 @@ fn what_a_whole_set_lost_is_lost_and_the_chunk_is_sealed_without_it() {
     assert_eq!((sealed.set_size, sealed.serial), (2, None), "what it lacks is lost (SL2)");
     assert!(world.state.chunk(handle()).expect("there").closed, "it is done");
 }
+
+#[test]
+fn who_is_away_or_damaged_may_have_what_the_others_lack_and_only_a_person_goes_on_without() {
+    // Two that have it all are dead: the third is told to take nothing more, and no more is done.
+    let mut world = World::new(3);
+    stream(&mut world, 3);
+    let mut world = world.restarted(2);
+    world.join(3, vec![told(1, (true, false))], vec![]);
+    world.pass(600_000, &[3]);
+    assert_eq!(decided(&world), SetDecision::NotNeeded);
+    assert!(!seal(&mut world), "what is committed may still come");
+    // All are here, and a start could not read one of them: nobody knows how far it had come.
+    let mut world = World::new(3);
+    stream(&mut world, 3);
+    let mut world = world.restarted(2);
+    for at in [1, 2] {
+        world.join(at, vec![told(2, (false, true))], vec![]);
+    }
+    world.join(3, vec![told(0, (false, true))], vec![]);
+    world.with(|chunks, _| chunks.fleet.mark_damaged(handle(), server(3)));
+    world.pass(60_000, &[1, 2, 3]);
+    assert_eq!(decided(&world), SetDecision::LeftToPerson(server(3)));
+    assert!(!seal(&mut world));
+}
