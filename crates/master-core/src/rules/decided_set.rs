@@ -22,9 +22,9 @@
 //! - DS6: while a damaged replica here has applied more than those that would be the set, nothing
 //!   is decided but by a person. Readers find its good blocks (`reading.rs`), and would be told
 //!   after a decision that the bytes which it alone has are not there.
-//! - DS7: where all of a producer's chunk are here, and none has what is committed of it, those that
-//!   have the most are the set: no raise finds one that has it all (R41). Who is away may have it;
-//!   and so may one that is damaged, of which some starts do not know how far it has come.
+//! - DS7: where all of a producer's chunk are here, and none has what is committed of it, those
+//!   that have the most are the set: no raise finds one that has it all (R41). Who is away may have
+//!   it; and so may one that is damaged, of which some starts do not know how far it has come.
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
