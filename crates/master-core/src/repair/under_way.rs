@@ -8,7 +8,7 @@
 //! ```
 
 use crate::rules::cloning::CloneLoad;
-use crate::rules::file_paths::{FilePaths, OF_MANY};
+use crate::rules::file_paths::FilePaths;
 use crate::rules::replica_set::LiveMember;
 use crate::scheduler::Scheduler;
 use crate::step::ChunkStep;
@@ -120,7 +120,7 @@ pub(super) struct ClonesUnderWay {
 impl ClonesUnderWay {
     /// Some of them, for people.
     pub(super) fn told(&self, view: &View<'_>, most: usize) -> Vec<CloneStatus> {
-        let (mut paths, sharing) = (FilePaths::new(view.state, OF_MANY), view.state.sharing());
+        let (mut paths, sharing) = (FilePaths::new(view.state), view.state.sharing());
         let told = self.iter().take(most).map(|(handle, clone)| {
             let of = |chunk| paths.of(sharing.live_file_of(handle, &chunk)).text;
             let path = view.state.chunk(handle).map(of).unwrap_or_default();

@@ -2,7 +2,7 @@
 //! chunkservers hold, and told to programs that ask why a chunk is as it is.
 
 use super::condition::{Undecided, undecided};
-use super::file_paths::{FilePath, FilePaths, OF_MANY, OF_ONE};
+use super::file_paths::{FilePath, FilePaths};
 use super::good_replicas::good;
 use super::lacking::needs;
 use super::levelled_unasked::is_to_be_levelled;
@@ -64,7 +64,7 @@ pub(crate) fn list(
         top = Some(id);
     }
     let (state, sharing) = (view.state, view.state.sharing());
-    let mut paths = FilePaths::new(state, if limit == 1 { OF_ONE } else { OF_MANY });
+    let mut paths = FilePaths::new(state);
     for (number, (handle, chunk)) in view.state.chunks_after(wish.after).enumerate() {
         if number >= LOOKED_AT_MAX || answer.chunks.len() >= limit {
             return Ok(answer);
@@ -73,7 +73,9 @@ pub(crate) fn list(
         let live = || Some(sharing.live_file_of(handle, &chunk));
         let below = |top| sharing.file_within(handle, &chunk, top);
         if let Some(file) = top.map_or_else(live, below) {
-            let path = paths.of(file);
+            let whole =
+                || FilePath { text: state.path_of(file).unwrap_or_default(), unnamed: false };
+            let path = if limit == 1 { whole() } else { paths.of(file) };
             answer.chunks.push(listed(view, path, (handle, &chunk), repair_of(handle)));
         }
     }

@@ -1,6 +1,6 @@
 //! Which chunks lack replicas, page by page, so that a person can name the files that suffer.
 
-use super::file_paths::{FilePath, FilePaths, OF_MANY};
+use super::file_paths::{FilePath, FilePaths};
 use super::health::replica_counts;
 use crate::view::View;
 use cairn_protocol::{DegradedChunk, ListDegraded, ListDegradedAnswer, MESSAGE_SIZE_MAX};
@@ -18,7 +18,7 @@ const _: () = assert!(TOLD_MAX as usize * (PATH_SIZE_MAX + 1024) < MESSAGE_SIZE_
 pub(crate) fn list(view: &View<'_>, wish: &ListDegraded) -> ListDegradedAnswer {
     let limit = wish.limit.clamp(1, TOLD_MAX) as usize;
     let mut answer = ListDegradedAnswer::default();
-    let mut paths = FilePaths::new(view.state, OF_MANY);
+    let mut paths = FilePaths::new(view.state);
     for (number, (handle, chunk)) in view.state.chunks_after(wish.after).enumerate() {
         if number >= LOOKED_AT_MAX || answer.chunks.len() >= limit {
             return answer;

@@ -1,18 +1,16 @@
-//! Paths of files for one request. A file's name stands in its directory alone, and is searched
-//! there: of a directory of a million names that takes the tenth part of a second.
+//! Paths of the many files that one request tells of. A file's name stands in its directory alone,
+//! and is searched there.
 //!
 //! - FP1: one request passes so many names at most, and none of them twice.
 //! - FP2: whose name was not among them is called by its directory and its number, and said to be:
-//!   whoever has to know its name asks for that one alone.
+//!   whoever has to know its name asks for that one alone (`State::path_of`).
 
 use crate::state::State;
 use cairn_types::EntryId;
 use std::collections::BTreeMap;
 
-/// Names that a request which lists many files passes: a few milliseconds.
-pub(crate) const OF_MANY: usize = 16 * 1024;
-/// The same of one that asks for one file.
-pub(crate) const OF_ONE: usize = 4 * 1024 * 1024;
+/// Names that a request passes.
+const NAMES_MAX: usize = 16 * 1024;
 
 /// What a file is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,10 +41,9 @@ pub(crate) struct FilePaths<'a> {
 }
 
 impl<'a> FilePaths<'a> {
-    /// One request's, which may pass so many names.
-    pub(crate) fn new(state: &'a State, left: usize) -> Self {
-        assert!(left > 0, "a request passes some (FP1)");
-        Self { state, left, searched: BTreeMap::new(), passed: BTreeMap::new() }
+    /// One request's.
+    pub(crate) fn new(state: &'a State) -> Self {
+        Self { state, left: NAMES_MAX, searched: BTreeMap::new(), passed: BTreeMap::new() }
     }
 
     /// What a file is called; nothing where it is gone, or its record cannot be read.
@@ -72,6 +69,7 @@ impl<'a> FilePaths<'a> {
         }
         let after = std::mem::take(&mut searched.after);
         for (name, child, _) in self.state.children(parent, &after) {
+            assert!(self.passed.len() <= NAMES_MAX, "no more are passed (FP1)");
             if self.left == 0 {
                 return None;
             }
@@ -123,7 +121,7 @@ mod tests {
     #[test]
     fn one_request_passes_each_name_once_and_so_many_at_most() {
         let state = files(100);
-        let mut paths = FilePaths::new(&state, 60);
+        let mut paths = FilePaths { left: 60, ..FilePaths::new(&state) };
         let named = |text: &str| FilePath { text: text.to_owned(), unnamed: false };
         assert_eq!(paths.of(EntryId::new(150)), named("/d/f050"));
         assert_eq!(paths.left, 10);
