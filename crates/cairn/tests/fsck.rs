@@ -3,7 +3,9 @@
 
 mod cell;
 
+use cairn_client::CreateOptions;
 use cairn_testkit::chunk_files;
+use cell::library::{client, path, runtime};
 use cell::{Cell, await_until, patient};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -49,6 +51,32 @@ fn fsck(cell: &Cell, arguments: &[&str]) -> (Vec<Value>, Value, i32) {
 fn find<'a>(findings: &'a [Value], code: &str) -> &'a Value {
     let of_code = findings.iter().find(|finding| finding["code"] == code);
     of_code.unwrap_or_else(|| panic!("no {code} in {findings:#?}"))
+}
+
+/// A listing of many chunks passes no more names than so many, and this one stands behind them.
+#[test]
+fn the_file_of_a_chunk_that_ails_is_named_though_its_directory_is_larger_than_a_listing_looks() {
+    let cell = Cell::start(1);
+    cell.ok(["mkdir", "/d"]);
+    runtime().block_on(async {
+        let cell = client(cell.address()).await;
+        for first in (0..17_000).step_by(1000) {
+            let names = (first..first + 1000).map(|number| path(&format!("/d/{number}")));
+            let names: Vec<_> = names.collect();
+            for made in cell.create_many(&names, CreateOptions::default()).await {
+                made.expect("creates");
+            }
+        }
+    });
+    for name in ["/d/a1", "/d/a2"] {
+        cell.ok_with(["put", "--replication", "2", "-", name], b"of two one is there");
+    }
+    let quick = cell.run(["fsck", "--quick"]).text();
+    let (findings, _, _) = fsck(&cell, &[]);
+    for name in ["/d/a1", "/d/a2"] {
+        assert!(quick.contains(&format!("{name}: chunk 0")), "{quick}");
+        assert!(findings.iter().any(|it| it["path"] == name), "{findings:#?}");
+    }
 }
 
 #[test]

@@ -258,9 +258,7 @@ fn what_cannot_be_answered_is_refused_with_the_commands_line_and_changes_nothing
 
 #[test]
 fn a_file_of_too_many_chunks_is_refused_before_they_are_asked_for() {
-    let chunk = cell::SETTINGS.replace("chunk_size = 1048576", "chunk_size = 4096");
-    let settings = chunk.replace("block_size = 4096", "block_size = 1024");
-    let cell = Cell::start_with(1, &settings, None);
+    let cell = Cell::start_with(1, &cell::tiny_chunks(), None);
     let door = door(cell.masters[0].log());
     for (path, count) in [("/few", 600), ("/many", 1_025)] {
         cell.ok_with(["put", "-", path], &vec![7; count * 4096]);

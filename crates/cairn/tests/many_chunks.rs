@@ -5,17 +5,10 @@ mod cell;
 
 use cairn_client::CreateOptions;
 use cell::library::{client, path, runtime};
-use cell::{Cell, SETTINGS};
+use cell::{Cell, tiny_chunks};
 use serde_json::Value;
 
 const CHUNK: u64 = 4096;
-
-/// A cell in which a file of some chunks is a small one.
-fn cell_of_small_chunks() -> Cell {
-    let chunk = SETTINGS.replace("chunk_size = 1048576", "chunk_size = 4096");
-    let settings = chunk.replace("block_size = 4096", "block_size = 1024");
-    Cell::start_with(1, &settings, None)
-}
 
 /// Makes a file of `count` chunks, and of one more behind a hole up to each index of `far`.
 fn make(cell: &Cell, at: &str, count: u64, far: &[u64]) {
@@ -46,7 +39,7 @@ fn indexes(told: &Value) -> Vec<u64> {
 
 #[test]
 fn every_chunk_of_a_large_file_is_told_and_wide_holes_cost_nothing() {
-    let cell = cell_of_small_chunks();
+    let cell = Cell::start_with(1, &tiny_chunks(), None);
     // Asked for one by one, what is in this hole would take years.
     let far = [1 << 40, (1 << 40) + 300];
     make(&cell, "/f", 700, &far);

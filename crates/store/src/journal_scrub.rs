@@ -5,8 +5,11 @@
 //!   added behind it. So it is read, part by part, while others append.
 //! - JS2: one that is not as it was written, or cannot be read, is told of, and written anew from
 //!   memory, durably, before it goes. Where that cannot be, it takes no line until it can (VJ3).
+//! - JS3: it is read as any file, so that what rots under a page in memory is found once that page
+//!   is gone.
 
 use crate::chunk_store::{ChunkStore, locked};
+use crate::reading::READS_MAX;
 use crate::version_journal::JOURNAL_PATH;
 use crate::whole_files::disk_error;
 use cairn_env::{ChunkError, DiskError, DiskFile, IoFailure, LogEvent, OpenMode};
@@ -14,8 +17,6 @@ use cairn_format::{JOURNAL_HEADER_SIZE, decode_journal_header, journal_seed, str
 
 /// Bytes verified at once. No line is near so long.
 const PART_SIZE: u64 = 256 << 10;
-/// Times that a part is read before it counts as unreadable.
-const READS_MAX: u32 = 3;
 
 /// Where a part of a journal begins: its generation, and an offset.
 pub(crate) type JournalPlace = (u64, u64);
@@ -77,6 +78,7 @@ impl ChunkStore {
                     let told = self.replace_journal(current, offset)?;
                     Ok(JournalLook { size, next: None, told })
                 }
+                // Where its name is gone the directory is given up, which each heartbeat looks for.
                 Err(failure) => Err(disk_error(failure).into()),
             }
         })

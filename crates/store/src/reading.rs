@@ -22,8 +22,8 @@ use cairn_format::{
 use cairn_types::{BlockChecksums, Crc32c, crc32c};
 use std::ops::Range;
 
-/// Times that a block is read before it counts as unreadable.
-const READS_MAX: u32 = 3;
+/// Times that a block, or a part of a journal, is read before it counts as unreadable.
+pub(crate) const READS_MAX: u32 = 3;
 
 /// Blocks that are copied, however they may be read: for so few a pipe is no gain.
 const BLOCKS_COPIED_MAX: u64 = 2;

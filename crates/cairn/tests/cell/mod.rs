@@ -38,6 +38,13 @@ pub(crate) fn patient() -> String {
     SETTINGS.replace(quick, never)
 }
 
+/// The same, where a file of very many chunks is a small one.
+pub(crate) fn tiny_chunks() -> String {
+    let sizes = "chunk_size = 1048576\nblock_size = 4096";
+    assert!(SETTINGS.contains(sizes), "{SETTINGS}");
+    SETTINGS.replace(sizes, "chunk_size = 4096\nblock_size = 1024")
+}
+
 /// The binary under test, or `$CAIRN_BINARY`: with an older one a test shows that it can fail.
 pub(crate) fn program() -> Program {
     let other = std::env::var_os("CAIRN_BINARY");

@@ -4,9 +4,12 @@ use super::Chunks;
 use crate::moves::MoveRequest;
 use crate::numbers::TermNumbers;
 use crate::outbox::{MasterEffect, MasterOutbox, ProposalId};
-use crate::record::{AddFile, Begin, FoundCell, Record};
+use crate::record::{AddFile, Begin, FoundCell, RECORD_LEVEL, RaiseLevel, Record};
 use crate::state::{ROOT, State};
 use crate::step::Step;
+use crate::stream_records::{
+    AllocateChunk, CommitBundlesRecord, CommittedBundle, OpenProducerRecord,
+};
 use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
 use cairn_protocol::{
     ChunkGrant, ClientToMaster, Directed, ErrorCode, Failure, GrantLease, GrantLeaseAnswer,
@@ -14,8 +17,9 @@ use cairn_protocol::{
     RaiseAnswer, ReplicaReport, ReportBadBlockAnswer, ReportSlice, Request, RequestId, Response,
 };
 use cairn_types::{
-    Address, CellConfig, CellId, ChunkIndex, EntryId, Incarnation, LogIndex, Rack, Random,
-    ReplicaAt, ServerId, Term, Time, WallTime,
+    Address, CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch,
+    Incarnation, Layout, LogIndex, MutationName, MutationNumber, ProducerId, Rack, Random,
+    RecordNumber, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
 };
 use std::time::Duration;
 
@@ -417,4 +421,51 @@ pub(crate) fn members(grant: &ChunkGrant) -> Vec<u64> {
     all.push(grant.primary.server.get());
     all.sort_unstable();
     all
+}
+
+/// A stream that producers write.
+pub(crate) const STREAM: EntryId = EntryId::new(301);
+
+/// The chunk of one of its producers, and its first version.
+pub(crate) fn chunk_of(producer: u64) -> (ChunkHandle, ChunkVersion) {
+    let term = Term::new(1);
+    (ChunkHandle::of(term, 70 + producer), ChunkVersion::of(term, 80 + producer))
+}
+
+/// Makes [`STREAM`]: so many producers have a chunk each on three servers, and commit as many
+/// bundles of that size in turns.
+pub(crate) fn written_by(world: &mut World, producers: u64, (bundles, size): (u64, u64)) {
+    let named =
+        |number| MutationName { session: SessionId::new(9), number: MutationNumber::new(number) };
+    let file = STREAM;
+    world.apply(RaiseLevel { level: RECORD_LEVEL, ..RaiseLevel::default() });
+    let (parent, name, layout) = (ROOT, "s".to_owned(), Layout::Stream);
+    let (mutation, id, replication, base) = (named(1), STREAM, 3, AddFile::default());
+    world.apply(AddFile { mutation, parent, name, id, replication, layout, ..base });
+    for of in 1..=producers {
+        let (producer, epoch) = (ProducerId::new(of), Epoch::new(of));
+        let (mutation, name) = (named(1 + of), format!("p{of}"));
+        let base = OpenProducerRecord::default();
+        world.apply(OpenProducerRecord { mutation, file, name, producer, epoch, ..base });
+        let ((handle, version), index) = (chunk_of(of), ChunkIndex::new(of - 1));
+        let base = AllocateChunk { set_size: 3, producer, epoch, ..AllocateChunk::default() };
+        world.apply(AllocateChunk { file, index, handle, version, ..base });
+    }
+    for (number, of) in (1..=bundles).flat_map(|number| (1..=producers).map(move |of| (number, of)))
+    {
+        let bundle = CommittedBundle {
+            first: RecordNumber::new(number),
+            count: 1,
+            handle: chunk_of(of).0,
+            offset: size * (number - 1),
+            size,
+            serial: SerialNumber::new(number),
+            ..CommittedBundle::default()
+        };
+        let (producer, epoch) = (ProducerId::new(of), Epoch::new(of));
+        let (bundles, base) = (vec![bundle], CommitBundlesRecord::default());
+        world.apply(CommitBundlesRecord { file, producer, epoch, bundles, ..base });
+    }
+    let length = world.state.entry(STREAM).expect("there").length;
+    assert_eq!(length, producers * bundles * size, "all of them are committed");
 }

@@ -273,17 +273,11 @@ fn plan(
 #[cfg(test)]
 mod tests {
     use super::{LOOKED_AT_MAX, SettleStep, first_of_last, next_window};
-    use crate::chunks::test_world::World;
-    use crate::record::{AddFile, RaiseLevel};
-    use crate::state::{Extent, ROOT};
-    use crate::stream_records::{
-        AllocateChunk, CommitBundlesRecord, CommittedBundle, OpenProducerRecord, SealChunk,
-    };
+    use crate::chunks::test_world::{STREAM, World, chunk_of, written_by};
+    use crate::state::Extent;
+    use crate::stream_records::SealChunk;
     use cairn_protocol::ReplicaReport;
-    use cairn_types::{
-        ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch, Layout, MutationName,
-        MutationNumber, ProducerId, RecordNumber, SerialNumber, SessionId, Term,
-    };
+    use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, Term};
     use std::time::Duration;
 
     fn first(sizes: &[u64], least: usize) -> Option<usize> {
@@ -305,70 +299,22 @@ mod tests {
         assert_eq!(first(&[5], 2), None);
     }
 
-    const STREAM: EntryId = EntryId::new(301);
-
-    fn chunk(producer: u64) -> (ChunkHandle, ChunkVersion) {
-        let term = Term::new(1);
-        (ChunkHandle::of(term, 70 + producer), ChunkVersion::of(term, 80 + producer))
-    }
-
-    /// A stream into which two producers put bundles in turns, so that each is an extent of its
-    /// own; what they wrote is sealed.
-    fn in_turns(world: &mut World, bundles: u64) {
-        let named = |number| MutationName {
-            session: SessionId::new(9),
-            number: MutationNumber::new(number),
-        };
-        let file = STREAM;
-        world.apply(RaiseLevel { level: u32::MAX, ..RaiseLevel::default() });
-        let (parent, name, layout) = (ROOT, "s".to_owned(), Layout::Stream);
-        let (mutation, id, replication) = (named(1), STREAM, 3);
-        let base = AddFile::default();
-        world.apply(AddFile { mutation, parent, name, id, replication, layout, ..base });
-        for of in 1..=2 {
-            let (producer, epoch) = (ProducerId::new(of), Epoch::new(of));
-            let (mutation, name) = (named(1 + of), format!("p{of}"));
-            let base = OpenProducerRecord::default();
-            world.apply(OpenProducerRecord { mutation, file, name, producer, epoch, ..base });
-            let ((handle, version), set_size) = (chunk(of), 3);
-            let base = AllocateChunk::default();
-            let base = AllocateChunk { set_size, producer, epoch, ..base };
-            let index = ChunkIndex::new(of - 1);
-            world.apply(AllocateChunk { file, index, handle, version, ..base });
-        }
-        for number in 1..=bundles {
-            for of in 1..=2 {
-                let bundle = CommittedBundle {
-                    first: RecordNumber::new(number),
-                    count: 1,
-                    handle: chunk(of).0,
-                    offset: number - 1,
-                    size: 1,
-                    serial: SerialNumber::new(number),
-                    ..CommittedBundle::default()
-                };
-                let (producer, epoch) = (ProducerId::new(of), Epoch::new(of));
-                let (bundles, base) = (vec![bundle], CommitBundlesRecord::default());
-                world.apply(CommitBundlesRecord { file, producer, epoch, bundles, ..base });
-            }
-        }
-        for of in 1..=2 {
-            let (handle, set_size) = (chunk(of).0, 3);
-            let version = ChunkVersion::of(Term::new(1), 90 + of);
-            world.apply(SealChunk { handle, version, set_size, ..SealChunk::default() });
-        }
-    }
-
     #[test]
     fn enough_looked_at_is_not_the_end_of_the_file() {
         let mut world = World::new(3);
         let bundles = LOOKED_AT_MAX as u64 / 2 + 10;
-        in_turns(&mut world, bundles);
+        // In turns, so that each is an extent of its own.
+        written_by(&mut world, 2, (bundles, 1));
+        let version = |of| ChunkVersion::of(Term::new(1), 90 + of);
+        for of in 1..=2 {
+            let (handle, version) = (chunk_of(of).0, version(of));
+            world.apply(SealChunk { handle, version, set_size: 3, ..SealChunk::default() });
+        }
         let mut world = world.restarted(2);
         // What their chunks have is lost (R28): they are passed over.
         let told = |of| ReplicaReport {
-            handle: chunk(of).0,
-            version: ChunkVersion::of(Term::new(1), 90 + of),
+            handle: chunk_of(of).0,
+            version: version(of),
             closed: true,
             ..ReplicaReport::default()
         };

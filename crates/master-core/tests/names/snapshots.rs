@@ -19,6 +19,15 @@ fn cell() -> Cell {
     cell
 }
 
+/// More names in a directory than a few slices of a snapshot have.
+fn fill(cell: &mut Cell, directory: &str) {
+    for number in 0..2500 {
+        let create = cell.create(&format!("{directory}/{number}"));
+        cell.send(create);
+    }
+    cell.commit();
+}
+
 fn snapshot(cell: &mut Cell, from: &str, to: &str) -> Snapshot {
     Snapshot { mutation: cell.mutation(), from: path(from), to: path(to), anew: None }
 }
@@ -77,11 +86,7 @@ fn what_makes_no_sense_is_refused_and_what_not_all_masters_know_waits() {
 #[test]
 fn a_tree_of_many_names_comes_in_slices_and_a_path_that_grows_too_long_undoes_all() {
     let mut cell = cell();
-    for number in 0..2500 {
-        let create = cell.create(&format!("/d/{number}"));
-        cell.send(create);
-    }
-    cell.commit();
+    fill(&mut cell, "/d");
     let wish = snapshot(&mut cell, "/d", "/s");
     let taken = cell.send(wish);
     let (mut slices, mut most) = (0, 0);
@@ -120,11 +125,7 @@ fn a_tree_of_many_names_comes_in_slices_and_a_path_that_grows_too_long_undoes_al
 #[test]
 fn whoever_waits_for_a_snapshot_waits_for_one_and_not_for_long() {
     let mut cell = cell();
-    for number in 0..2500 {
-        let create = cell.create(&format!("/d/{number}"));
-        cell.send(create);
-    }
-    cell.commit();
+    fill(&mut cell, "/d");
     let before = cell.core.state().file_count();
     let wish = snapshot(&mut cell, "/d", "/s");
     let taken = cell.send(wish);
@@ -150,11 +151,7 @@ fn directories_that_are_there_are_made_again_above_a_tree_that_is_snapshotted() 
     let mut cell = cell();
     let make = cell.make("/d/deep", false);
     cell.ask(make).expect("makes");
-    for number in 0..2500 {
-        let create = cell.create(&format!("/d/deep/{number}"));
-        cell.send(create);
-    }
-    cell.commit();
+    fill(&mut cell, "/d/deep");
     let wish = snapshot(&mut cell, "/d/deep", "/s");
     let taken = cell.send(wish);
     let make = cell.make("/d", true);
@@ -210,11 +207,7 @@ fn holes_of_a_file_cost_a_snapshot_nothing() {
 #[test]
 fn what_grows_is_not_emptied_with_what_was_deleted() {
     let mut cell = cell();
-    for number in 0..2500 {
-        let create = cell.create(&format!("/d/{number}"));
-        cell.send(create);
-    }
-    cell.commit();
+    fill(&mut cell, "/d");
     let wish = snapshot(&mut cell, "/d", "/s");
     let taken = cell.send(wish);
     cell.commit_first();

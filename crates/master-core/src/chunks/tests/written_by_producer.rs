@@ -1,65 +1,27 @@
 //! A chunk that a producer writes, of which replicas have lost some, or were never sent it (R41).
 
+use super::super::test_world::{chunk_of, written_by};
 use super::{World, server};
-use crate::record::{AddFile, RaiseLevel, Record};
+use crate::record::Record;
 use crate::rules::decided_set::{SetDecision, decide};
 use crate::scheduler::WrittenChunks;
-use crate::state::ROOT;
-use crate::stream_records::{
-    AllocateChunk, CommitBundlesRecord, CommittedBundle, OpenProducerRecord,
-};
 use cairn_protocol::ReplicaReport;
-use cairn_types::{
-    ChunkHandle, ChunkVersion, EntryId, Epoch, Layout, MutationName, MutationNumber, ProducerId,
-    RecordNumber, SerialNumber, SessionId, Term,
-};
+use cairn_types::{ChunkHandle, SerialNumber};
 
-const STREAM: EntryId = EntryId::new(301);
 const SIZE: u64 = 10;
 
 fn handle() -> ChunkHandle {
-    ChunkHandle::of(Term::new(1), 77)
-}
-
-fn version() -> ChunkVersion {
-    ChunkVersion::of(Term::new(1), 78)
+    chunk_of(1).0
 }
 
 /// A stream with one chunk on three servers, of which so many bundles are committed.
 fn stream(world: &mut World, bundles: u64) {
-    let named =
-        |number| MutationName { session: SessionId::new(9), number: MutationNumber::new(number) };
-    let (producer, epoch) = (ProducerId::new(5), Epoch::new(6));
-    world.apply(RaiseLevel { level: 9, ..RaiseLevel::default() });
-    let (parent, name, layout) = (ROOT, "s".to_owned(), Layout::Stream);
-    let (mutation, replication) = (named(1), 3);
-    let base = AddFile::default();
-    world.apply(AddFile { mutation, parent, name, id: STREAM, replication, layout, ..base });
-    let (mutation, name, base) = (named(2), "p".to_owned(), OpenProducerRecord::default());
-    world.apply(OpenProducerRecord { mutation, file: STREAM, name, producer, epoch, ..base });
-    let (handle, version, base) = (handle(), version(), AllocateChunk::default());
-    let (file, set_size) = (STREAM, 3);
-    world.apply(AllocateChunk { file, handle, version, set_size, producer, epoch, ..base });
-    for number in 1..=bundles {
-        let bundle = CommittedBundle {
-            first: RecordNumber::new(number),
-            count: 1,
-            handle,
-            offset: SIZE * (number - 1),
-            size: SIZE,
-            serial: SerialNumber::new(number),
-            ..CommittedBundle::default()
-        };
-        let (bundles, base) = (vec![bundle], CommitBundlesRecord::default());
-        world.apply(CommitBundlesRecord { file: STREAM, producer, epoch, bundles, ..base });
-    }
-    let row = world.state.streams().open_chunk(handle).expect("it is written");
-    assert_eq!(row.serial, SerialNumber::new(bundles));
+    written_by(world, 1, (bundles, SIZE));
 }
 
 fn told(serial: u64, (closed, suspect): (bool, bool)) -> ReplicaReport {
     let (serial, length) = (SerialNumber::new(serial), SIZE * serial);
-    let (handle, version) = (handle(), version());
+    let (handle, version) = chunk_of(1);
     ReplicaReport { handle, version, serial, length, closed, suspect, ..Default::default() }
 }
 
