@@ -11,6 +11,7 @@ mod drill;
 mod findings;
 mod group_founding;
 mod lies;
+mod lost_bundles;
 mod lying_answers;
 mod manual_client;
 mod masters;
@@ -38,6 +39,6 @@ pub fn drills() -> Vec<Drill> {
     let of_names = [deletion::DRILLS, policies::DRILLS, quotas::DRILLS, snapshots::DRILLS].concat();
     let of_lies = [lies::DRILLS.to_vec(), lying_answers::DRILLS.to_vec()].concat();
     let of_names = [of_names, permissions::DRILLS.to_vec(), of_lies].concat();
-    let of_heals = [repair::DRILLS, moves::DRILLS, streams::DRILLS].concat();
+    let of_heals = [repair::DRILLS, moves::DRILLS, streams::DRILLS, lost_bundles::DRILLS].concat();
     [of_rules.concat(), of_names, of_heals, findings::drills()].concat()
 }

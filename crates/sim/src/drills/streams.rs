@@ -53,12 +53,6 @@ pub(super) const DRILLS: &[Drill] = &[
         a_producer_is_opened_anew_that_wrote_nothing_to_its_chunk,
     ),
     Drill::of_rule(
-        Rule::R43,
-        "all holders lose a bundle between its push and its commit",
-        3,
-        all_holders_lose_a_bundle_before_its_commit,
-    ),
-    Drill::of_rule(
         Rule::R44,
         "a reader goes on at a master that is not in charge, and is behind what he has seen",
         3,
@@ -92,7 +86,7 @@ pub(super) const DRILLS: &[Drill] = &[
 
 const NAME: &str = "p";
 
-fn stream(script: &mut DrillScript) -> Result<EntryId, String> {
+pub(super) fn stream(script: &mut DrillScript) -> Result<EntryId, String> {
     stream_of(script, Content::Records)
 }
 
@@ -104,7 +98,11 @@ fn stream_of(script: &mut DrillScript, content: Content) -> Result<EntryId, Stri
     }
 }
 
-fn open(script: &mut DrillScript, client: usize, file: EntryId) -> Result<OpenedProducer, String> {
+pub(super) fn open(
+    script: &mut DrillScript,
+    client: usize,
+    file: EntryId,
+) -> Result<OpenedProducer, String> {
     open_as(script, client, file, NAME)
 }
 
@@ -121,7 +119,7 @@ fn open_as(
 }
 
 /// One record, as bytes.
-fn send(
+pub(super) fn send(
     script: &mut DrillScript,
     client: usize,
     producer: &OpenedProducer,
@@ -150,7 +148,7 @@ fn put(
     script.ask(client, op)
 }
 
-fn committed(script: &mut DrillScript, ticket: OpTicket) -> Verdict {
+pub(super) fn committed(script: &mut DrillScript, ticket: OpTicket) -> Verdict {
     match script.wait(ticket) {
         Ok(OpOutput::Committed(_)) => Ok(()),
         Ok(other) => Err(format!("a bundle was sent: {other:?}")),
@@ -158,10 +156,25 @@ fn committed(script: &mut DrillScript, ticket: OpTicket) -> Verdict {
     }
 }
 
-/// What the stream reads as for a client that has just opened it.
-fn reads(script: &mut DrillScript, client: usize, file: EntryId, expected: &[u8]) -> Verdict {
+/// The first bytes of the stream, for a client that has just opened it.
+pub(super) fn read(
+    script: &mut DrillScript,
+    client: usize,
+    file: EntryId,
+    size: u64,
+) -> Result<Bytes, String> {
     script.done(client, ClientOp::Open { path: path("/stream") })?;
-    let bytes = script.read(client, file, 0, expected.len() as u64 + 1000)?;
+    script.read(client, file, 0, size)
+}
+
+/// What the stream reads as for a client that has just opened it.
+pub(super) fn reads(
+    script: &mut DrillScript,
+    client: usize,
+    file: EntryId,
+    expected: &[u8],
+) -> Verdict {
+    let bytes = read(script, client, file, expected.len() as u64 + 1000)?;
     let told = |bytes: &[u8]| {
         let first = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
         format!("{} bytes, {first:?}", bytes.len())
@@ -465,32 +478,6 @@ fn a_chunk_is_sealed_of_which_one_server_lacks_the_last_bundle(
     script.until("the chunk is sealed", |script| script.reached("stream's chunk sealed") > 0)?;
     script.pass(Duration::from_secs(2));
     reads(script, 2, file, b"one,two,")
-}
-
-/// The commit is held back until those that it names have lost power, and are there again.
-fn all_holders_lose_a_bundle_before_its_commit(script: &mut DrillScript) -> Verdict {
-    let file = stream(script)?;
-    let producer = open(script, 0, file)?;
-    let client = script.nodes().clients[0];
-    script.stall(move |seen| {
-        seen.from == client && matches!(seen.request, Request::CommitBundles(_))
-    });
-    let first = send(script, 0, &producer, (1, b"one,"));
-    script.until_stalled()?;
-    for node in script.nodes().servers.clone() {
-        script.power_loss_of_all_unsynced(node);
-        script.restart(node)?;
-    }
-    let joined = script.reached("server joined");
-    script.until("all have joined anew", move |script| {
-        script.reached("server joined") >= joined + 3
-    })?;
-    script.release();
-    match script.wait(first) {
-        Ok(_) => reads(script, 2, file, b"one,"),
-        // It may be told that it is not known, or not done; then nothing of it is there.
-        Err(_) => reads(script, 2, file, b""),
-    }
 }
 
 /// Opens it exclusively, or is told why not.

@@ -1,0 +1,81 @@
+//! Drills of what all holders of a stream's bundle lose: before the master has heard of it (R43),
+//! and after (R41).
+
+use super::drill::Drill;
+use super::script::DrillScript;
+use super::streams::{committed, open, read, reads, send, stream};
+use crate::checkers::Verdict;
+use crate::operations::ClientOp;
+use bytes::Bytes;
+use cairn_protocol::Request;
+use cairn_types::planted::Rule;
+
+pub(super) const DRILLS: &[Drill] = &[
+    Drill::of_rule(
+        Rule::R43,
+        "all holders lose a bundle between its push and its commit",
+        3,
+        all_holders_lose_a_bundle_before_its_commit,
+    ),
+    Drill::of_bug(
+        "all holders lose a bundle that was committed, and come back",
+        3,
+        all_holders_lose_a_bundle_that_was_committed,
+    ),
+];
+
+/// All servers lose what was not synced, and come back.
+fn lose_power(script: &mut DrillScript) -> Verdict {
+    let joined = script.reached("server joined");
+    for node in script.nodes().servers.clone() {
+        script.power_loss_of_all_unsynced(node);
+        script.restart(node)?;
+    }
+    script
+        .until("all have joined anew", move |script| script.reached("server joined") >= joined + 3)
+}
+
+/// The commit is held back until those that it names have lost power, and are there again.
+fn all_holders_lose_a_bundle_before_its_commit(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let producer = open(script, 0, file)?;
+    let client = script.nodes().clients[0];
+    script.stall(move |seen| {
+        seen.from == client && matches!(seen.request, Request::CommitBundles(_))
+    });
+    let first = send(script, 0, &producer, (1, b"one,"));
+    script.until_stalled()?;
+    lose_power(script)?;
+    script.release();
+    match script.wait(first) {
+        Ok(_) => reads(script, 2, file, b"one,"),
+        // It may be told that it is not known, or not done; then nothing of it is there.
+        Err(_) => reads(script, 2, file, b""),
+    }
+}
+
+/// What was on no disk is lost. The chunk is closed with what is left all the same, and what was
+/// synced before is read (DS7).
+fn all_holders_lose_a_bundle_that_was_committed(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let producer = open(script, 0, file)?;
+    let synced = ClientOp::SendBundle {
+        producer: producer.producer,
+        first: 1,
+        count: 1,
+        bytes: Bytes::from_static(b"one,"),
+        cursor: None,
+        sync: true,
+        replaces: None,
+    };
+    let first = script.ask(0, synced);
+    committed(script, first)?;
+    let second = send(script, 0, &producer, (2, b"two,"));
+    committed(script, second)?;
+    lose_power(script)?;
+    script.until("the chunk is sealed without it", |script| {
+        script.reached("stream's chunk sealed by decision") > 0
+    })?;
+    let given = read(script, 1, file, 4)?;
+    if given == b"one,"[..] { Ok(()) } else { Err(format!("what was synced reads as {given:?}")) }
+}
