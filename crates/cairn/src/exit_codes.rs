@@ -57,7 +57,9 @@ impl Exit {
             ErrorCode::QuotaExceeded => Self::Quota,
             ErrorCode::PermissionDenied => Self::Denied,
             ErrorCode::ProducerFenced => Self::Fenced,
-            ErrorCode::ChecksumMismatch | ErrorCode::BytesDiffer => Self::Damaged,
+            ErrorCode::ChecksumMismatch | ErrorCode::BytesDiffer | ErrorCode::LostBytes => {
+                Self::Damaged
+            }
             ErrorCode::WrongCell | ErrorCode::WrongServer | ErrorCode::VersionUnsupported => {
                 Self::Stranger
             }
@@ -125,6 +127,9 @@ pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
         }
         ErrorCode::StreamLocked => {
             "try again when whoever has it has closed it, or its lease is over"
+        }
+        ErrorCode::LostBytes => {
+            "'cairn fsck FILE' tells all of it; with --skip-lost readers pass over it from then on"
         }
         ErrorCode::TooOld => "start the command anew",
         ErrorCode::Io => "see the server's log and its disk",

@@ -7,6 +7,7 @@ use crate::commands::stat::chunk_json;
 use crate::output::{Output, Table};
 use crate::session::RemotePath;
 use cairn_client::ChunkLocations;
+use cairn_protocol::LostTail;
 use cairn_types::ChunkHandle;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,6 +17,19 @@ struct StreamChunk {
     locations: ChunkLocations,
     extent_count: u64,
     committed: u64,
+    lost: Option<LostTail>,
+}
+
+impl StreamChunk {
+    /// How it stands, for people.
+    fn state(&self) -> &'static str {
+        match self.lost {
+            Some(LostTail { is_hole: false, .. }) => "lost",
+            Some(LostTail { is_hole: true, .. }) => "hole",
+            None if self.locations.closed => "sealed",
+            None => "open",
+        }
+    }
 }
 
 /// All chunks of a stream, and how many have a part in it.
@@ -50,9 +64,11 @@ impl StreamParts {
             let page = stream.extents(next).await.doing(doing)?;
             (settled, settles) = (page.settled, page.settles);
             for locations in page.chunks {
-                let (handle, first) = (locations.handle, (0, 0));
-                let (extent_count, committed) = first;
-                chunks.entry(handle).or_insert(StreamChunk { locations, extent_count, committed });
+                let handle = locations.handle;
+                let lost = page.lost.iter().find(|lost| lost.handle == handle).copied();
+                let (extent_count, committed) = (0, 0);
+                let first = StreamChunk { locations, extent_count, committed, lost };
+                chunks.entry(handle).or_insert(first);
             }
             check_count(place, chunks.len(), output, command)?;
             let before = next;
@@ -96,14 +112,15 @@ impl StreamParts {
         let mut table = Table::new(&[true, false, false, false, true, true, false]);
         let titles = ["CHUNK", "HANDLE", "VERSION", "", "COMMITTED", "EXTENTS", "REPLICAS"];
         table.row(titles.map(str::to_owned));
-        for StreamChunk { locations, extent_count, committed } in &self.chunks {
+        for chunk in &self.chunks {
+            let StreamChunk { locations, extent_count, committed, .. } = chunk;
             let replicas: Vec<&str> =
                 locations.replicas.iter().map(|at| at.address.as_str()).collect();
             table.row([
                 locations.index.to_string(),
                 locations.handle.short(),
                 locations.version.short(),
-                if locations.closed { "sealed" } else { "open" }.to_owned(),
+                chunk.state().to_owned(),
                 committed.to_string(),
                 extent_count.to_string(),
                 replicas.join(", "),
@@ -119,6 +136,9 @@ impl StreamParts {
             let mut value = chunk_json(&chunk.locations);
             value["committed"] = json!(chunk.committed);
             value["extents"] = json!(chunk.extent_count);
+            if let Some(LostTail { held, committed, is_hole, .. }) = chunk.lost {
+                value["lost"] = json!({ "from": held, "to": committed, "is_hole": is_hole });
+            }
             value
         };
         value["chunks"] = self.chunks.iter().map(chunk).collect();

@@ -43,7 +43,9 @@ mod timers;
 pub use crate::core::ClientCore;
 pub use crate::masters::shadow_choice::ShadowNotice;
 pub use crate::no_disk::{NoDisk, NoJob};
-pub use crate::operation::{Command, OnDone, OpenedProducer, Operation, Output, ProducerMode};
+pub use crate::operation::{
+    Command, HoleRead, OnDone, OpenedProducer, Operation, Output, ProducerMode,
+};
 pub use crate::producers::ProducerKey;
 pub use crate::record_cursor::{ReadSpec, RecordCursor};
 pub use crate::settings::{ClientSettings, ShadowReads};

@@ -160,6 +160,15 @@ impl Operation {
     }
 }
 
+/// A range of a stream that is lost, and was passed over (R41).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoleRead {
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
 /// What came of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -174,6 +183,8 @@ pub enum Output {
         /// A warning: some of them came from a replica that may have lost acknowledged bytes in a
         /// power failure, because no better one was there (R28).
         suspect: bool,
+        /// What of them is zeros, because it is lost and a person has made a hole of it (R41).
+        holes: Vec<HoleRead>,
     },
     /// Of `Write`.
     Written,

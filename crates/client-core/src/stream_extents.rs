@@ -9,7 +9,7 @@
 //! - SE2: how much of a chunk is committed, and how long the file is, only grow here.
 
 use crate::locations::LocationQuestion;
-use cairn_protocol::{ChunkLocations, ReadExtentsAnswer, StreamExtent};
+use cairn_protocol::{ChunkLocations, LostTail, ReadExtentsAnswer, StreamExtent};
 use cairn_types::{ChunkHandle, RecordNumber, Time};
 use std::collections::BTreeMap;
 
@@ -22,6 +22,8 @@ pub(crate) struct KnownStreamChunk {
     pub(crate) locations: ChunkLocations,
     /// How much of it is committed, at least.
     pub(crate) committed: u64,
+    /// What it has lost of that (R41).
+    pub(crate) lost: Option<LostTail>,
     /// The question that told where it lies.
     pub(crate) question: LocationQuestion,
 }
@@ -75,6 +77,11 @@ impl StreamExtents {
         self.chunks.get(&handle).filter(|known| known.question.asked > newer_than)
     }
 
+    /// What a chunk has lost, as the last answer about it has said.
+    pub(crate) fn lost(&self, handle: ChunkHandle) -> Option<LostTail> {
+        self.chunks.get(&handle).and_then(|known| known.lost)
+    }
+
     /// The extents of `offset..end` from the front on, as far as questions younger than
     /// `newer_than` have told of them without a gap.
     pub(crate) fn parts(&self, offset: u64, end: u64, newer_than: u64) -> Vec<ExtentPart> {
@@ -96,7 +103,7 @@ impl StreamExtents {
 
     /// Takes in an answer.
     pub(crate) fn absorb(&mut self, answer: ReadExtentsAnswer, question: LocationQuestion) {
-        let ReadExtentsAnswer { entry, extents, chunks, replaced, .. } = answer;
+        let ReadExtentsAnswer { entry, extents, chunks, replaced, lost, .. } = answer;
         if replaced < self.replaced {
             // It was long on its way: whoever asked asks again.
             return;
@@ -112,19 +119,25 @@ impl StreamExtents {
             self.chunks.clear();
         }
         for locations in chunks {
-            self.learn_chunk(locations, question);
+            let lost = lost.iter().find(|lost| lost.handle == locations.handle).copied();
+            self.learn_chunk(locations, lost, question);
         }
         for extent in extents {
             self.learn_extent(extent, question.asked);
         }
     }
 
-    fn learn_chunk(&mut self, locations: ChunkLocations, question: LocationQuestion) {
+    fn learn_chunk(
+        &mut self,
+        locations: ChunkLocations,
+        lost: Option<LostTail>,
+        question: LocationQuestion,
+    ) {
         let known = self.chunks.get(&locations.handle);
         let committed = known.map_or(0, |known| known.committed);
         if known.is_none_or(|known| known.question.asked < question.asked) {
             let handle = locations.handle;
-            self.chunks.insert(handle, KnownStreamChunk { locations, committed, question });
+            self.chunks.insert(handle, KnownStreamChunk { locations, committed, lost, question });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::link::Link;
-use crate::open_file::OpenFile;
+use crate::open_file::{HolesRead, OpenFile};
 use crate::reader::{Reader, Tail};
 use crate::record_reader::RecordReader;
 use crate::record_writer::RecordWriter;
@@ -82,6 +82,20 @@ impl File {
     #[must_use]
     pub fn is_doubted(&self) -> bool {
         self.open.is_doubted()
+    }
+
+    /// What was read through this handle, its clones or its readers as zeros, or passed over by
+    /// readers of records, because it is lost and a person has made a hole of it
+    /// ([`Stream::skip_lost`](crate::Stream::skip_lost)).
+    #[must_use]
+    pub fn holes_read(&self) -> HolesRead {
+        self.open.holes().clone()
+    }
+
+    /// Whether there are any of these.
+    #[must_use]
+    pub fn has_read_holes(&self) -> bool {
+        self.open.holes().bytes > 0
     }
 
     /// Writes `bytes` at `offset`; done when every replica holds them (§3.1), on disk where the

@@ -3,11 +3,11 @@
 use crate::error::Error;
 use crate::link::Link;
 use bytes::Bytes;
-use cairn_client_core::Output;
+use cairn_client_core::{HoleRead, Output};
 use cairn_protocol::WaitLength;
 use cairn_types::{Entry, Layout};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a question for more of a stream waits at the master.
@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// together, and a follower costs the master 200 answers a second at most.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// Holes of which it is kept where they are.
+const HOLES_KEPT_MAX: usize = 1024;
+
 /// A file that is open; the last who holds it forgets it, unless it was closed.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -23,16 +26,50 @@ pub(crate) struct OpenFile {
     pub(crate) entry: Entry,
     closed: AtomicBool,
     doubted: AtomicBool,
+    holes: Mutex<HolesRead>,
+}
+
+/// What readers have passed over, because it is lost (R41).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HolesRead {
+    /// Bytes.
+    pub bytes: u64,
+    /// Where they were in the file: each range's start and end. Only the first so many are kept.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+impl HolesRead {
+    fn note(&mut self, hole: HoleRead) {
+        let (from, to) = (hole.offset, hole.offset.saturating_add(hole.size));
+        // Reads of one reader end and begin anew within a hole; and several may read it.
+        if self.ranges.iter().any(|(start, end)| (*start..*end).contains(&from) && to <= *end) {
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(hole.size);
+        let has_room = self.ranges.len() < HOLES_KEPT_MAX;
+        match self.ranges.iter_mut().find(|(_, end)| *end == from) {
+            Some((_, end)) => *end = to,
+            None if has_room => self.ranges.push((from, to)),
+            None => {}
+        }
+    }
 }
 
 impl OpenFile {
     pub(crate) fn new(link: Arc<Link>, entry: Entry) -> Self {
-        Self { link, entry, closed: AtomicBool::new(false), doubted: AtomicBool::new(false) }
+        let (closed, doubted) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { link, entry, closed, doubted, holes: Mutex::default() }
     }
 
     /// The bytes of a read and whether the file ends behind them; its warning is kept (R28).
     pub(crate) fn take_read(&self, output: Output) -> Result<(Vec<Bytes>, bool), Error> {
-        let Output::Read { pieces, end, suspect } = output else { return Err(Error::mismatched()) };
+        let Output::Read { pieces, end, suspect, holes } = output else {
+            return Err(Error::mismatched());
+        };
+        if !holes.is_empty() {
+            let mut all = self.holes();
+            holes.into_iter().for_each(|hole| all.note(hole));
+        }
         if suspect {
             self.doubted.store(true, Ordering::Relaxed);
         }
@@ -42,6 +79,11 @@ impl OpenFile {
     /// Whether any read so far came with a warning.
     pub(crate) fn is_doubted(&self) -> bool {
         self.doubted.load(Ordering::Relaxed)
+    }
+
+    /// What the reads so far have passed over.
+    pub(crate) fn holes(&self) -> MutexGuard<'_, HolesRead> {
+        self.holes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits at the end of the file, which is at `offset`: of a stream until more is committed, or

@@ -34,6 +34,13 @@ pub enum RecordPlace {
         /// Why it could not be read.
         error: Error,
     },
+    /// All else could be read: it begins in this range, which is lost and a hole.
+    Lost {
+        /// Where the range begins.
+        offset: u64,
+        /// Where it ends.
+        end: u64,
+    },
     /// Nobody can tell: in a stream of bytes nothing says which bundle was which.
     Unknown,
 }
@@ -123,7 +130,13 @@ impl RecordSearch<'_> {
             found => behind = found.map_or(behind, |(_, offset)| offset),
         }
         let may_have = |hole: &&Hole| hole.end > low && hole.offset < behind;
+        // What records were passed over in looking for this one (R41).
+        let passed = self.stream.file().holes_read().ranges;
+        let passed = passed.into_iter().filter(|(from, to)| *to > low && *from < behind);
         let hole = self.holes.iter().filter(may_have).min_by_key(|hole| hole.offset);
+        if let (None, Some((offset, end))) = (hole, passed.min()) {
+            return Ok(RecordPlace::Lost { offset, end });
+        }
         Ok(hole.map_or(RecordPlace::Unknown, |Hole { offset, end, error }| {
             RecordPlace::Unreadable { offset: *offset, end: *end, error: error.clone() }
         }))

@@ -7,9 +7,9 @@ use crate::producer::check_stream;
 use crate::reader::{Reader, Tail};
 use crate::record_reader::RecordReader;
 use cairn_protocol::{
-    ForgetProducer, ListProducers, ProducerStatus, ReadExtents, ReadExtentsAnswer,
+    ForgetProducer, ListProducers, ProducerStatus, ReadExtents, ReadExtentsAnswer, SkipLost,
 };
-use cairn_types::{CellPath, Content, EntryId, MutationName};
+use cairn_types::{CellPath, ChunkHandle, Content, EntryId, MutationName};
 
 /// Extents and producers asked for at once.
 const PAGE_SIZE: u32 = 1000;
@@ -23,6 +23,19 @@ pub struct StreamSplit {
     pub offset: u64,
     /// Where it ends.
     pub end: u64,
+}
+
+/// A range of a stream that a power failure took from every server that had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostRange {
+    /// Where it begins.
+    pub offset: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// The chunk that has lost it.
+    pub handle: ChunkHandle,
+    /// Readers pass over it.
+    pub is_hole: bool,
 }
 
 /// A stream that is open; clones share it. Made by [`Cell::open_stream`].
@@ -154,6 +167,42 @@ impl Stream {
     pub async fn extents(&self, offset: u64) -> Result<ReadExtentsAnswer, Error> {
         let (file, limit) = (self.id(), PAGE_SIZE);
         self.cell.ask(ReadExtents { file, offset, limit, ..ReadExtents::default() }).await
+    }
+
+    /// What of the stream is lost, in order: reads of it fail, or have zeros where it is a hole.
+    ///
+    /// # Errors
+    /// `NotFound` where the file is gone.
+    pub async fn lost_ranges(&self) -> Result<Vec<LostRange>, Error> {
+        let length = self.length().await?;
+        let (mut lost, mut next) = (Vec::new(), 0);
+        while next < length {
+            let page = self.extents(next).await?;
+            let Some(last) = page.extents.last() else { break };
+            next = last.offset.saturating_add(last.size);
+            for extent in &page.extents {
+                let tail = page.lost.iter().find(|tail| tail.handle == extent.handle);
+                let Some(tail) = tail else { continue };
+                let left = tail.held.saturating_sub(extent.chunk_offset).min(extent.size);
+                let (offset, end) = (extent.offset + left, extent.offset + extent.size);
+                if offset < end {
+                    let (handle, is_hole) = (tail.handle, tail.is_hole);
+                    lost.push(LostRange { offset, end, handle, is_hole });
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Makes a hole of what a chunk has lost, in all files that have the chunk: readers of bytes
+    /// have zeros there from then on, readers of records pass over it, and
+    /// [`File::holes_read`] tells of it. Should a server come back with the bytes, and be taken
+    /// (`cairn recover`), it is a hole no more.
+    ///
+    /// # Errors
+    /// `NotFound` where that chunk of the stream has lost nothing.
+    pub async fn skip_lost(&self, handle: ChunkHandle) -> Result<(), Error> {
+        self.cell.ask(SkipLost { file: self.id(), handle }).await.map(drop)
     }
 
     /// The producers that have a name in the stream, in order of their names.

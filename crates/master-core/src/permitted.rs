@@ -108,6 +108,7 @@ impl Asker<'_> {
             ClientToStreams::CommitBundles(it) => (it.file, &[Access::WRITE]),
             ClientToStreams::CloseProducer(it) => (it.file, &[Access::WRITE]),
             ClientToStreams::ForgetProducer(it) => (it.file, &[Access::WRITE]),
+            ClientToStreams::SkipLost(it) => (it.file, &[Access::WRITE]),
             ClientToStreams::ListProducers(it) => (it.file, &EITHER),
             ClientToStreams::ReadExtents(it) => (it.file, &EITHER),
             ClientToStreams::WaitLength(it) => (it.file, &EITHER),

@@ -9,7 +9,7 @@
 
 use crate::stream_records::{
     AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CopyStream,
-    ForgetProducerRecord, NoteSettled, OpenProducerRecord, ReplaceRange, SealChunk,
+    ForgetProducerRecord, NoteSettled, OpenProducerRecord, ReplaceRange, SealChunk, SkipLostTail,
 };
 use cairn_protocol::Failure;
 use cairn_types::wire::Message;
@@ -24,7 +24,7 @@ use cairn_types::{
 /// A build that does not know a kind of record stops at it, and one that does not know a field goes
 /// on without it and has another state: so neither goes into the log of a group before all of its
 /// members have said that they know it.
-pub const RECORD_LEVEL: u32 = 3;
+pub const RECORD_LEVEL: u32 = 4;
 /// From this level on there are snapshots.
 pub(crate) const SNAPSHOT_LEVEL: u32 = 1;
 
@@ -42,6 +42,8 @@ pub(crate) const EXCLUSIVE_LEVEL: u32 = 3;
 pub const RANGE_LEVEL: u32 = 3;
 /// From this level on it is a setting how long cursors of producers are kept (R47).
 pub(crate) const CURSORS_KEPT_LEVEL: u32 = 3;
+/// From this level on the log knows what streams have lost (R41).
+pub(crate) const LOST_LEVEL: u32 = 4;
 /// From this level on a chunk that a file leaves to others has the replicas that these ask for.
 pub(crate) const SHARED_GOAL_LEVEL: u32 = 3;
 
@@ -159,6 +161,9 @@ cairn_types::message! {
         5 => keeps_above: Option<SerialNumber>,
         /// The chunk is about to be written, and its file charged the whole of it (R36).
         6 => charges: bool,
+        /// Of a chunk that has lost some of a stream: how many bytes of it all of the set have.
+        /// From level 4 on.
+        7 => held: Option<u64>,
     }
 }
 cairn_types::message! {
@@ -444,6 +449,8 @@ cairn_types::choice! {
         78 => ReplaceRange(ReplaceRange),
         /// How much of a stream is settled.
         79 => NoteSettled(NoteSettled),
+        /// A hole in the place of what is lost.
+        80 => SkipLost(SkipLostTail),
     }
 }
 
@@ -491,6 +498,7 @@ impl Record {
             Self::CopyStream(record) => record.time,
             Self::ReplaceRange(record) => record.time,
             Self::NoteSettled(record) => record.time,
+            Self::SkipLost(record) => record.time,
         }
     }
 

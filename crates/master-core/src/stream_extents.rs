@@ -71,8 +71,10 @@ pub(crate) fn extents_of(
             chunk_offset: extent.chunk_offset,
         });
     }
-    let known = handles.into_values().flatten();
-    let located = known.map(|it| reading::of_file(view, file, reading::locations(view, it)));
+    let known: Vec<ChunkHandle> = handles.into_values().flatten().collect();
+    let lost = known.iter().filter_map(|handle| view.state.lost().get(*handle)).collect();
+    let located =
+        known.into_iter().map(|it| reading::of_file(view, file, reading::locations(view, it)));
     let entry = view.state.described((file, record), "");
     let (log, replaced) = (view.state.applied(), view.state.streams().replaced(file));
     let (entry, chunks) = (entry.into(), located.collect());
@@ -85,5 +87,6 @@ pub(crate) fn extents_of(
         settled: told.settled_to(file),
         settles: told.is_pending(file) && view.state.config().settle_rate > 0,
         replaced,
+        lost,
     }
 }

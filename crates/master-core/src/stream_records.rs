@@ -94,7 +94,14 @@ cairn_types::message! {
         5 => serial: Option<SerialNumber>,
         /// As in `SetVersion`.
         6 => keeps_above: Option<SerialNumber>,
+        /// Where there is no serial number: how many bytes all of the set have. From level 4 on.
+        7 => held: Option<u64>,
     }
+}
+cairn_types::message! {
+    /// A person makes a hole of what the chunk has lost (R41).
+    #[derive(Copy)]
+    pub struct SkipLostTail { 1 => time: WallTime, 2 => file: EntryId, 3 => handle: ChunkHandle }
 }
 cairn_types::message! {
     /// A slice of what a stream is, for its copy in a snapshot: at most `count` extents and

@@ -1,7 +1,7 @@
 //! Checking the namespace against the chunkservers: what the master believes of each chunk, what a
 //! server holds, and whether that is on its disk as it should be.
 
-use crate::{CloneStatus, ReplicaReport, ReportSlice, ServerState, WaitReason};
+use crate::{CloneStatus, LostTail, ReplicaReport, ReportSlice, ServerState, WaitReason};
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, ChunkVersion, ReplicaAt, ServerId};
 
 cairn_types::message! {
@@ -61,6 +61,8 @@ cairn_types::message! {
         13 => deleted: bool,
         /// The path ends in the file's number, for its name was not found in time.
         14 => unnamed: bool,
+        /// What it has lost of a stream.
+        15 => lost: Option<LostTail>,
     }
 }
 cairn_types::message! {

@@ -66,6 +66,8 @@ cairn_types::message! {
         /// Not every chunk was looked at since a server died or came: there may be more of each
         /// count.
         11 => counting: bool,
+        /// Of streams, that have lost some of what was committed, and are no holes yet (R41).
+        12 => lost: u64,
     }
 }
 

@@ -89,6 +89,8 @@ cairn_types::code! {
         BytesDiffer = 33,
         /// Somebody has the stream exclusively (R46).
         StreamLocked = 34,
+        /// What was committed of a stream is on no server any more (R41).
+        LostBytes = 35,
     }
 }
 

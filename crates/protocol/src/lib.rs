@@ -147,9 +147,9 @@ pub use stream_calls::{
     AllocateChunks, AllocateChunksAnswer, BUNDLES_MAX, Bundle, BundleAnswer, BundleHolder,
     CURSOR_SIZE_MAX, CloseProducer, CloseProducerAnswer, CommitBundles, CommitBundlesAnswer,
     CommitOutcome, Cursor, EXTENTS_CHUNKS_MAX, EXTENTS_MAX, EndedEpoch, ForgetProducer,
-    ForgetProducerAnswer, ListProducers, ListProducersAnswer, OPEN_EXTENTS_CHUNKS_MAX,
+    ForgetProducerAnswer, ListProducers, ListProducersAnswer, LostTail, OPEN_EXTENTS_CHUNKS_MAX,
     OPEN_EXTENTS_MAX, OpenProducer, OpenProducerAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX,
-    PRODUCER_NAME_SIZE_MAX, ProducerStatus, ReadExtents, ReadExtentsAnswer, StreamExtent,
-    WaitLength, WaitLengthAnswer,
+    PRODUCER_NAME_SIZE_MAX, ProducerStatus, ReadExtents, ReadExtentsAnswer, SkipLost,
+    SkipLostAnswer, StreamExtent, WaitLength, WaitLengthAnswer,
 };
 pub use traffic::{TrafficRates, TrafficTotals};

@@ -45,6 +45,8 @@ reasons! {
     Damaged => "DAMAGED",
     /// Some replicas may have lost bytes in a power failure.
     Suspect => "SUSPECT",
+    /// Some chunks of streams have lost what was committed.
+    LostBytes => "LOST_BYTES",
     /// Servers keep chunks that the log does not know.
     UnknownChunks => "UNKNOWN_CHUNKS",
     /// The master was started from an old copy of its directory.

@@ -29,7 +29,7 @@ use crate::{
     AllocateChunks, AllocateChunksAnswer, CloseProducer, CloseProducerAnswer, CommitBundles,
     CommitBundlesAnswer, Extend, ExtendAnswer, ForgetProducer, ForgetProducerAnswer, ListProducers,
     ListProducersAnswer, OpenProducer, OpenProducerAnswer, ReadExtents, ReadExtentsAnswer,
-    WaitLength, WaitLengthAnswer,
+    SkipLost, SkipLostAnswer, WaitLength, WaitLengthAnswer,
 };
 use crate::{AskShadow, AskShadowAnswer, TellShadow, TellShadowAnswer};
 use crate::{AssembleChunk, AssembleChunkAnswer};
@@ -361,6 +361,7 @@ rpcs! {
         205 => ForgetProducer -> ForgetProducerAnswer,
         206 => ReadExtents -> ReadExtentsAnswer,
         207 => WaitLength -> WaitLengthAnswer,
+        208 => SkipLost -> SkipLostAnswer,
     }
     /// What clients ask of one member of the group of masters, whatever it is to its group.
     ClientToMember {

@@ -243,6 +243,29 @@ cairn_types::message! {
     }
 }
 cairn_types::message! {
+    /// The end of what is committed of a stream's chunk, which no server has any more: a power
+    /// failure took it from all that had it, and the chunk was closed with what is left (R41).
+    #[derive(Copy)]
+    pub struct LostTail {
+        1 => handle: ChunkHandle,
+        /// Bytes of the chunk that are left.
+        2 => held: u64,
+        /// Bytes of it that were committed.
+        3 => committed: u64,
+        /// A person has made a hole of it: readers pass over it, and are told.
+        4 => is_hole: bool,
+    }
+}
+cairn_types::message! {
+    /// A person makes a hole of what a chunk of that file has lost (`LostTail`), for all files that
+    /// have the chunk. What the file has of it reads as zeros from then on.
+    pub struct SkipLost { 1 => file: EntryId, 2 => handle: ChunkHandle }
+}
+cairn_types::message! {
+    /// It is a hole.
+    pub struct SkipLostAnswer { }
+}
+cairn_types::message! {
     /// In order of offsets; each chunk of theirs once. The file is `entry.length` bytes long as of
     /// record `log`.
     pub struct ReadExtentsAnswer {
@@ -257,6 +280,8 @@ cairn_types::message! {
         /// How many ranges of the file were ever replaced: extents of another count are not to be
         /// mixed with these (R46).
         7 => replaced: RecordNumber,
+        /// Of these chunks, those that have lost some of what is committed.
+        8 => lost: Vec<LostTail>,
     }
 }
 cairn_types::message! {

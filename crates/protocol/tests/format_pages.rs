@@ -192,6 +192,7 @@ fn messages_of_streams() -> String {
         protocol::ProducerStatus::proto_text(),
         protocol::EndedEpoch::proto_text(),
         protocol::StreamExtent::proto_text(),
+        protocol::LostTail::proto_text(),
     ]
     .concat()
 }

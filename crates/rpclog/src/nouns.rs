@@ -172,6 +172,7 @@ impl Nouns {
             Ask::ForgetProducer(it) => {
                 Self::of_file(it.file).named(it.mutation.session, it.mutation.number)
             }
+            Ask::SkipLost(it) => Self { handle: Some(it.handle), ..Self::of_file(it.file) },
             Ask::AllocateChunks(it) => Self::of_file(it.file),
             Ask::CommitBundles(it) => Self::of_commit(it),
             Ask::CloseProducer(it) => Self::of_file(it.file),

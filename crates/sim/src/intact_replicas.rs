@@ -6,6 +6,7 @@ use crate::replica_ledger::ReplicaLedger;
 use crate::stopped_nodes::StoppedNodes;
 use cairn_env_sim::{NodeId, WorldTime};
 use cairn_types::{ChunkVersion, PushId};
+use std::collections::BTreeSet;
 
 impl ChunkLedger {
     /// Nodes that the cell itself can take for good: intact, undoubted, at the logged version.
@@ -69,6 +70,20 @@ impl ChunkLedger {
         let mut all = self.intact();
         all.retain(|node| !self.decided || is_of_set(node));
         all
+    }
+
+    /// Whether somebody had a push at that version, or above, whose disk was set back meanwhile,
+    /// which nobody else can know yet.
+    pub(crate) fn had_untold(
+        &self,
+        untold: &BTreeSet<NodeId>,
+        push: &PushId,
+        version: ChunkVersion,
+    ) -> bool {
+        let mut before = untold.iter().filter_map(|node| self.set_back.get(node));
+        before.any(|it| {
+            it.version >= version && it.applied.contains_key(push) && !it.gone.contains(push)
+        })
     }
 
     /// Whether fewer than so many of these nodes' replicas are sure to hold all that was

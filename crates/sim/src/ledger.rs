@@ -94,6 +94,8 @@ pub(crate) struct Ledger {
     boots: BTreeMap<NodeId, (u64, u64)>,
     /// Whose disks say of some syncs that they are done when they are not.
     pub(crate) liars: BTreeSet<NodeId>,
+    /// Whose disks were set back, and whose processes have not told what they hold since then.
+    pub(crate) untold: BTreeSet<NodeId>,
     /// Whose disks failed reads for a while: what could not be read then counts as damaged, for
     /// good, and which that is only their servers can tell.
     pub(crate) poor_readers: BTreeSet<NodeId>,
@@ -387,6 +389,7 @@ impl Ledger {
     /// A node's disk holds what it held when this page was taken.
     pub(crate) fn turn_back(&mut self, node: NodeId, mut page: ServerLedger, at: WorldTime) {
         self.with_absent.insert(node);
+        self.untold.insert(node);
         // A mark that was made before the machine's last boot is doubted (R27).
         let rebooted = self.has_rebooted_since(node, &page);
         for (handle, chunk) in &mut self.chunks {
@@ -436,6 +439,7 @@ impl Ledger {
     /// disk that lies has kept.
     pub(crate) fn inventory(&mut self, node: NodeId, slice: &Inventory) {
         let Some(held) = self.inventories.slice(node, slice) else { return };
+        self.untold.remove(&node);
         for (handle, chunk) in &mut self.chunks {
             let told = held.get(handle);
             let at = told.map(|(version, _)| *version);
@@ -596,7 +600,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChunkLedger, Ledger, ReplicaLedger, bundle_name};
+    use super::{BTreeMap, ChunkLedger, Ledger, ReplicaLedger, ServerLedger, bundle_name};
     use cairn_env::{ApplyMutation, ChunkJob, JournalEntry};
     use cairn_env_sim::{NodeId, WorldTime};
     use cairn_master_core::record::SetVersion;
@@ -699,6 +703,23 @@ mod tests {
         assert!(went_on(&mut ledger, version, later));
         ledger.started(SOURCE);
         assert_eq!(ledger.chunk(handle).intact(), []);
+    }
+
+    #[test]
+    fn what_was_set_back_counts_as_held_until_its_server_has_told() {
+        let (mut ledger, handle) = acknowledged_on_one();
+        let push = *ledger.chunk(handle).replicas[&SOURCE].applied.keys().next().expect("one");
+        let version = ledger.chunk(handle).replicas[&SOURCE].version;
+        let before = ServerLedger { replicas: BTreeMap::new(), boots: (0, 0) };
+        let had = |ledger: &Ledger, version| {
+            ledger.chunks[&handle].had_untold(&ledger.untold, &push, version)
+        };
+        assert!(!had(&ledger, version), "it is there");
+        ledger.turn_back(SOURCE, before, WorldTime(1));
+        let above = ChunkVersion::new(version.get() + 1);
+        assert!(had(&ledger, version) && !had(&ledger, above));
+        ledger.inventory(SOURCE, &slice(0, true, None));
+        assert!(!had(&ledger, version), "everybody may know");
     }
 
     fn level(ledger: &mut Ledger, handle: ChunkHandle) {

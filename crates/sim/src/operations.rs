@@ -4,7 +4,7 @@
 //! into the core's, so that a workload says no more than it means.
 
 use bytes::Bytes;
-use cairn_client_core::{OpenedProducer, Operation, Output, ProducerKey, ProducerMode};
+use cairn_client_core::{HoleRead, OpenedProducer, Operation, Output, ProducerKey, ProducerMode};
 use cairn_protocol::{
     Batch, BatchEntry, BatchResult, Create, Delete, ErrorCode, Failure, List, MakeDirectory, Open,
     Rename, Request, Response, SetPolicy, Snapshot, Stat, Undelete, WaitLength,
@@ -142,6 +142,9 @@ pub(crate) enum OpOutput {
     Many(Vec<OpResult>),
     /// Bytes read, and whether the file ends behind them.
     Bytes(Bytes, bool),
+    /// The same of a stream that has lost some of them: these are zeros, where a person has made
+    /// a hole of it.
+    BytesWithHoles(Bytes, Vec<HoleRead>),
     Offset(u64),
     Length(u64),
     Producer(OpenedProducer),
@@ -297,6 +300,9 @@ pub(crate) fn done_of(output: Output) -> OpOutput {
         Output::Answered(Response::List(answer)) => OpOutput::Entries(answer.entries),
         Output::Answered(Response::Batch(answer)) => {
             OpOutput::Many(answer.results.into_iter().map(result_of).collect())
+        }
+        Output::Read { pieces, holes, .. } if !holes.is_empty() => {
+            OpOutput::BytesWithHoles(Bytes::from(pieces.concat()), holes)
         }
         Output::Read { pieces, end, .. } => OpOutput::Bytes(Bytes::from(pieces.concat()), end),
         Output::Appended { offset } => OpOutput::Offset(offset),

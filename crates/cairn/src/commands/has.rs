@@ -72,6 +72,17 @@ pub(crate) async fn run(
                           power failure took from all that held it stays lost";
             return Err(CliError::new(doing(), Cause::new(cause.exit, why, advice)));
         }
+        Some(RecordPlace::Lost { offset, end }) => {
+            if output.json() || has.quiet {
+                return Err(CliError::told(Exit::Damaged));
+            }
+            let why = format!(
+                "it is committed, {epoch}, and lost: it was in bytes {offset} to {end}, which a \
+                 power failure took from every server that had them"
+            );
+            let advice = "readers pass over it, since a person said so ('cairn fsck --skip-lost')";
+            return Err(CliError::new(doing(), Cause::new(Exit::Damaged, why, advice)));
+        }
         Some(RecordPlace::At(offset)) => format!("it is there, at offset {offset}, {epoch}"),
         Some(RecordPlace::Unknown) => {
             format!("it is there, {epoch}; nothing in the stream tells where")
@@ -98,6 +109,10 @@ fn tell_place(value: &mut Value, found: Option<&RecordPlace>) {
         Some(RecordPlace::At(offset)) => (Some(*offset), Some(true)),
         Some(RecordPlace::Unreadable { offset, end, error }) => {
             value["unreadable"] = json!({ "offset": offset, "end": end, "why": error.to_string() });
+            (None, Some(false))
+        }
+        Some(RecordPlace::Lost { offset, end }) => {
+            value["lost"] = json!({ "offset": offset, "end": end });
             (None, Some(false))
         }
         Some(RecordPlace::Unknown) | None => (None, None),

@@ -172,6 +172,7 @@ fn chunks_json(status: &StatusAnswer) -> serde_json::Value {
         "suspect": counts.suspect,
         "unavailable": counts.unavailable,
         "stale": counts.stale,
+        "lost": counts.lost,
         "unknown": counts.unknown,
     })
 }
@@ -288,6 +289,7 @@ fn chunk_lines(status: &StatusAnswer) -> Vec<String> {
         (counts.damaged, "damaged"),
         (counts.suspect, "suspect"),
         (counts.stale, "with a stale replica"),
+        (counts.lost, "of streams with lost bytes"),
         (counts.unknown, "unknown to the log"),
     ];
     let ails: Vec<String> = ails

@@ -8,7 +8,7 @@ use crate::cli_error::{CliError, Doing, warn};
 use crate::exit_codes::Exit;
 use crate::many_paths::the_one;
 use crate::output::Output;
-use crate::reading::{RecordFlags, open, warn_of_doubts};
+use crate::reading::{RecordFlags, is_to_be_warned_of, open, warn_of_doubts};
 use crate::session::{RemotePath, Session};
 use cairn_client::File;
 use cairn_transfer::RecordForm;
@@ -178,7 +178,7 @@ async fn records(
         if tail.follows() {
             output.flush()?;
         }
-        if file.is_doubted() && !std::mem::replace(&mut warned, true) {
+        if is_to_be_warned_of(file) && !std::mem::replace(&mut warned, true) {
             warn_of_doubts(from, file);
         }
     }
@@ -206,7 +206,7 @@ async fn bytes(
             let Some(piece) = patience.heed(piece).await? else { continue };
             output.bytes(&piece)?;
             output.flush()?;
-            if file.is_doubted() && !std::mem::replace(&mut warned, true) {
+            if is_to_be_warned_of(file) && !std::mem::replace(&mut warned, true) {
                 warn_of_doubts(from, file);
             }
         }

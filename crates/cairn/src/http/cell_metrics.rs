@@ -49,6 +49,7 @@ fn write_status(text: &mut MetricsText, status: &StatusAnswer) {
         ("suspect", counts.suspect),
         ("unavailable", counts.unavailable),
         ("stale", counts.stale),
+        ("lost", counts.lost),
         ("unknown", counts.unknown),
     ] {
         text.count("cairn_cell_chunks_ailing", help, &[("state", state)], count);

@@ -96,6 +96,6 @@ impl ReadOperation {
                 break;
             }
         }
-        Output::Read { pieces, end, suspect }
+        Output::Read { pieces, end, suspect, holes: Vec::new() }
     }
 }

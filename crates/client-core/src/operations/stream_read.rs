@@ -5,31 +5,33 @@
 //!   file    |A  |B  |A  |C |B |        three runs: of A, of B, of C
 //! ```
 //! - RE1: the end of the file is believed from an answer to a question that is younger than the
-//!   read.
+//!   read; and so is what is lost (R41), which a person may have brought back.
+//! - RE2: what is lost is a failure, and zeros where a person has made a hole of it.
 
 use crate::ids::TaskId;
-use crate::operation::Output;
+use crate::operation::{HoleRead, Output};
 use crate::operations::operation_context::OperationContext;
 use crate::pieces::{PIECE_SIZE, PIECES_IN_FLIGHT};
-use crate::stream_extents::ExtentPart;
+use crate::stream_extents::{ExtentPart, StreamExtents};
 use crate::tasks::extent_lookup::ExtentLookup;
 use crate::tasks::piece_read::PieceRead;
 use crate::tasks::read_run::{ReadRun, RunRange};
 use crate::tasks::task::Task;
 use crate::tasks::task_context::Progress;
 use bytes::Bytes;
-use cairn_protocol::{ErrorCode, Failure};
+use cairn_protocol::{ErrorCode, Failure, LostTail};
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{ChunkHandle, EntryId};
 use std::collections::BTreeMap;
 use std::task::Poll;
 
-/// Bytes of the file, and in which run they are.
+/// Bytes of the file.
 #[derive(Clone, Copy, Debug)]
-struct PartOfRun {
-    run: usize,
-    /// Where in the run.
-    at: u64,
-    size: u64,
+enum ReadPart {
+    /// They are in a run, from there on.
+    OfRun { run: usize, at: u64, size: u64 },
+    /// They are lost, and a hole (RE2).
+    Hole(HoleRead),
 }
 
 /// The range, and what has been read of it.
@@ -46,7 +48,7 @@ pub(crate) struct StreamRead {
     lacked: Option<u64>,
     /// The file ends within the range.
     ended: bool,
-    parts: Vec<PartOfRun>,
+    parts: Vec<ReadPart>,
     runs: Vec<RunRange>,
     /// How many runs were begun.
     begun: usize,
@@ -100,15 +102,36 @@ impl StreamRead {
                 }
             }
         }
+        let lost = parts.iter().find_map(|part| lost_of(known, part).filter(|(_, it)| !it.is_hole));
+        // RE2. R41 broken: nobody has to say that it is a hole.
+        if let Some((part, _)) = lost.filter(|_| !broken(Rule::R41)) {
+            if self.newer_than >= self.began {
+                return Poll::Ready(Err(is_lost(&part)));
+            }
+            // RE1
+            self.newer_than = self.began;
+            return self.locate(cx);
+        }
+        let parts = parts.into_iter().flat_map(|part| {
+            let lost = lost_of(known, &part).map(|(lost, _)| lost);
+            let size = part.size - lost.map_or(0, |lost| lost.size);
+            let whole = (size > 0).then_some((ExtentPart { size, ..part }, false));
+            whole.into_iter().chain(lost.map(|lost| (lost, true)))
+        });
+        let parts: Vec<(ExtentPart, bool)> = parts.collect();
         self.make_runs(&parts);
         self.go_on(cx)
     }
 
-    /// Puts together what lies together in a chunk.
-    fn make_runs(&mut self, parts: &[ExtentPart]) {
+    /// Puts together what lies together in a chunk, and is no hole.
+    fn make_runs(&mut self, parts: &[(ExtentPart, bool)]) {
         let mut last_of: BTreeMap<ChunkHandle, usize> = BTreeMap::new();
-        for part in parts {
+        for (part, is_hole) in parts {
             let ExtentPart { mut offset, mut size, handle, mut chunk_offset } = *part;
+            if *is_hole {
+                self.parts.push(ReadPart::Hole(HoleRead { offset, size }));
+                continue;
+            }
             while size > 0 {
                 let before = last_of.get(&handle).copied().filter(|run| {
                     let run = self.runs[*run];
@@ -129,7 +152,7 @@ impl StreamRead {
                 let range = &mut self.runs[run];
                 // It ends where a block does: of a block that is cut both parts are verified.
                 let taken = size.min(PIECE_SIZE - chunk_offset % PIECE_SIZE);
-                self.parts.push(PartOfRun { run, at: range.size, size: taken });
+                self.parts.push(ReadPart::OfRun { run, at: range.size, size: taken });
                 range.size += taken;
                 (offset, chunk_offset, size) = (offset + taken, chunk_offset + taken, size - taken);
             }
@@ -170,12 +193,50 @@ impl StreamRead {
 
     fn output(&mut self) -> Output {
         let suspect = self.read.values().any(|run| run.suspect);
-        let mut pieces = Vec::new();
-        for PartOfRun { run, at, size } in &self.parts {
-            let read = self.read.get(run).expect("every run is read");
-            push_slices(&read.bytes, *at, *size, &mut pieces);
+        let (mut pieces, mut holes) = (Vec::new(), Vec::new());
+        for part in &self.parts {
+            match part {
+                ReadPart::OfRun { run, at, size } => {
+                    let read = self.read.get(run).expect("every run is read");
+                    push_slices(&read.bytes, *at, *size, &mut pieces);
+                }
+                ReadPart::Hole(hole) => {
+                    push_zeros(hole.size, &mut pieces);
+                    holes.push(*hole);
+                }
+            }
         }
-        Output::Read { pieces, end: self.ended, suspect }
+        Output::Read { pieces, end: self.ended, suspect, holes }
+    }
+}
+
+/// What of a part its chunk has lost (R41), if it has lost some of it.
+fn lost_of(known: &StreamExtents, part: &ExtentPart) -> Option<(ExtentPart, LostTail)> {
+    let lost = known.lost(part.handle)?;
+    let whole = lost.held.saturating_sub(part.chunk_offset);
+    let (offset, chunk_offset) = (part.offset + whole, part.chunk_offset + whole);
+    let size = part.size.checked_sub(whole).filter(|size| *size > 0)?;
+    Some((ExtentPart { offset, size, chunk_offset, ..*part }, lost))
+}
+
+fn is_lost(part: &ExtentPart) -> Failure {
+    let why = format!(
+        "bytes {} to {} of the stream are lost: a power failure took them from every server that \
+         had them (chunk {})",
+        part.offset,
+        part.offset + part.size,
+        part.handle.short()
+    );
+    Failure::refused(ErrorCode::LostBytes, why)
+}
+
+fn push_zeros(size: u64, out: &mut Vec<Bytes>) {
+    const ZEROS: &[u8] = &[0; 64 << 10];
+    let mut left = usize::try_from(size).expect("a part fits memory");
+    while left > 0 {
+        let taken = left.min(ZEROS.len());
+        out.push(Bytes::from_static(&ZEROS[..taken]));
+        left -= taken;
     }
 }
 

@@ -10,6 +10,8 @@
 //!   left alone (§5.2, R31). What came before them is kept.
 //! - RR2: what is committed is there: an answer that is short says that its replica is behind, and
 //!   never that the file ends (R41).
+//! - RR3: where the master has said by now that some of the run is lost, whoever wanted it looks at
+//!   the extents anew: that is a failure, or a hole.
 
 use crate::locations::age_ms;
 use crate::retry::is_silence;
@@ -82,7 +84,8 @@ impl ReadRun {
         self.last_failure.as_ref()
     }
 
-    /// The bytes; none where the extents of the file have changed, so that they are elsewhere.
+    /// The bytes; none where the extents of the file have changed, so that they are elsewhere, or
+    /// lost.
     pub(crate) fn on(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -146,6 +149,10 @@ impl ReadRun {
         if matches!(&self.state, RunState::Reading(calls) if !calls.is_empty()) {
             return Poll::Pending;
         }
+        // RR3
+        if known.lost.is_some_and(|lost| lost.held < self.range.offset + self.range.size) {
+            return Poll::Ready(Ok(None));
+        }
         if let Some((call, replica)) = self.ask_a_replica(cx, known) {
             self.state = RunState::Reading(CallsUnderWay::of(call, replica));
             return Poll::Pending;
@@ -178,7 +185,7 @@ impl ReadRun {
         cx: &mut TaskContext<'_>,
         known: &KnownStreamChunk,
     ) -> Option<(EffectId, AskedReplica)> {
-        let KnownStreamChunk { locations, committed, question } = known;
+        let KnownStreamChunk { locations, committed, question, .. } = known;
         let (handle, version) = (locations.handle, locations.version);
         let replica = self.choice.pick(&cx.client.rack, cx.client.salt(handle), locations)?;
         let block_size = u64::from(cx.client.cell().block_size);

@@ -10,7 +10,7 @@
 
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
-use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
+use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, held, set_size};
 use crate::applied::Applied;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::{KnownReplica, behind};
@@ -194,6 +194,7 @@ fn log(
         version,
         set_size: set_size(&set),
         charges: charges(at, handle),
+        held: held(&at.view, handle, &set),
     });
     GrantPhase::Logging(set)
 }

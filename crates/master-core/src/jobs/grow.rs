@@ -16,7 +16,9 @@
 
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
-use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
+use super::raise::{
+    RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, held, set_size,
+};
 use super::revoke::asked_back;
 use crate::applied::Applied;
 use crate::fleet::{KnownReplica, behind};
@@ -270,6 +272,7 @@ impl GrowJob {
                 set_size,
                 keeps_above,
                 charges: false,
+                held: held(view, handle, &good),
             });
             self.phase = GrowPhase::Logging { joined };
         }

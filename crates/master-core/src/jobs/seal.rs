@@ -7,7 +7,7 @@
 //! ```
 //! - SL1: after the first raise nobody can write it: its servers refuse the version (R12).
 //! - SL2: whoever lacks what is committed is not of the set, but for a set that was decided on
-//!   (R28): what that lacks is lost, and its readers are told.
+//!   (R28): what that lacks is lost, the log notes it, and readers are told.
 //! - SL3: where no set can be had yet, those that are sound get the mark all the same: from then on
 //!   it is known for good what they have, and what they lack (`lacks_committed.rs`).
 
@@ -16,6 +16,7 @@ use super::events::{JobEvent, PlaceView};
 use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, set_size};
 use crate::applied::Applied;
 use crate::fleet::KnownReplica;
+use crate::record::LOST_LEVEL;
 use crate::rules::decided_set::{is_decided, keeps_above};
 use crate::rules::members::current;
 use crate::rules::replica_set::{LiveMember, live_members, may_be_set, plan_raise};
@@ -114,14 +115,19 @@ impl SealJob {
         assert!(!decided || members == of_all, "what is decided on is the set (SL2)");
         assert!(self.raise.kind().close, "a seal leaves the close mark (R41)");
         let least: Option<SerialNumber> = good.iter().map(|r| r.report.serial).min();
+        // R41 broken: whoever was raised is of the set, whatever it has.
+        let serial = least.filter(|_| raised.iter().all(has) && !broken(Rule::R41));
+        let notes_lost = serial.is_none() && view.state.level() >= LOST_LEVEL;
+        let held = good.iter().map(|r| r.report.length).min().filter(|_| notes_lost);
+        assert!(held.is_none() || serial.is_none(), "what all have is not lost (SL2)");
         acts.propose(SealChunk {
             time: view.now.wall,
             handle,
             version: self.raise.to(),
             set_size: set_size(&good),
-            // R41 broken: whoever was raised is of the set, whatever it has.
-            serial: least.filter(|_| raised.iter().all(has) && !broken(Rule::R41)),
+            serial,
             keeps_above: keeps_above(view, (handle, &chunk), &of_all),
+            held,
         });
         self.is_logging = true;
     }

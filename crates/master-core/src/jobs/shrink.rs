@@ -175,6 +175,8 @@ impl ShrinkJob {
             set_size,
             keeps_above: None,
             charges: false,
+            // Of a file that somebody writes: no stream.
+            held: None,
         });
         self.phase = ShrinkPhase::Logging { version, raised };
     }

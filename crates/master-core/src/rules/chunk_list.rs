@@ -149,6 +149,7 @@ fn listed(
         waits,
         deleted: view.state.sharing().is_hidden(handle, chunk),
         unnamed,
+        lost: view.state.lost().get(handle),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::leases::LeaseStatus;
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{
-    ErrorCode, ExplainAnswer, Failure, MESSAGE_SIZE_MAX, ServerState, WaitReason,
+    ErrorCode, ExplainAnswer, Failure, LostTail, MESSAGE_SIZE_MAX, ServerState, WaitReason,
 };
 use cairn_types::{CellPath, ChunkHandle, ChunkIndex, EntryId, Layout, ServerId};
 
@@ -172,6 +172,17 @@ fn explain_chunk(
              bytes, or may have lost some ('cairn recover {}' does that now)",
             set.len(),
             handle.short()
+        ));
+    }
+    if let Some(LostTail { held, committed, is_hole, .. }) = view.state.lost().get(handle) {
+        answer.healthy &= is_hole;
+        let how = match is_hole {
+            true => "a person has made a hole of it",
+            false => "readers fail there; 'cairn fsck FILE --skip-lost' lets them pass over it",
+        };
+        answer.lines.push(format!(
+            "  bytes {held} to {committed} of it were committed, and are lost: a power failure \
+             took them from every server that had them; {how}"
         ));
     }
     for address in keepers(view, handle) {

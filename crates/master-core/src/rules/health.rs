@@ -50,7 +50,8 @@ pub(crate) fn health(
 ) -> Health {
     let gathering = counts.is_none();
     let counting = gathering || !seen_all || looks;
-    let counts = ChunkCounts { gathering, counting, ..counts.unwrap_or_default() };
+    let lost = view.state.lost().count();
+    let counts = ChunkCounts { gathering, counting, lost, ..counts.unwrap_or_default() };
     let mut health = Health { counts, reasons: Vec::new() };
     if gathering {
         let (there, told) = view.fleet.servers().told_count(view.now.time);
@@ -99,10 +100,11 @@ fn say_servers(view: &View<'_>, health: &mut Health, is_off: impl Fn(ServerId) -
 }
 
 fn say_chunks(health: &mut Health) {
-    let ChunkCounts { unavailable, one_left, below_goal, damaged, suspect, unknown, .. } =
-        health.counts;
+    let counts = health.counts.clone();
+    let ChunkCounts { unavailable, one_left, below_goal, damaged, suspect, lost, unknown, .. } =
+        counts;
     assert!(one_left <= below_goal, "who has one left and needs no more is well");
-    let lost = "chunks are kept on servers until a person lets go of them: the log has not had \
+    let kept = "chunks are kept on servers until a person lets go of them: the log has not had \
                 them (was a backup of the master restored?), or they hold more than a set that was \
                 decided on ('cairn lost' lists them, 'cairn explain' says which)";
     let lines = [
@@ -115,7 +117,13 @@ fn say_chunks(health: &mut Health) {
             "chunks have blocks that cannot be read, or do not match their checksums",
         ),
         (suspect, ReasonCode::Suspect, "chunks may have lost bytes in a power failure"),
-        (unknown, ReasonCode::UnknownChunks, lost),
+        (
+            lost,
+            ReasonCode::LostBytes,
+            "chunks of streams have lost bytes that were committed, in a power failure that took \
+             them from all that had them: readers fail there ('cairn fsck' says where)",
+        ),
+        (unknown, ReasonCode::UnknownChunks, kept),
     ];
     lines.into_iter().for_each(|(count, reason, line)| health.say(count, reason, line));
 }

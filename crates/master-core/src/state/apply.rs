@@ -11,8 +11,9 @@ use super::purged::DecidedSet;
 use super::{Remembered, State};
 use crate::applied::{Applied, Changed, ChunkAbandoned, RangeReplaced};
 use crate::record::{
-    ATTRIBUTES_LEVEL, Begin, CURSORS_KEPT_LEVEL, EXCLUSIVE_LEVEL, FoundCell, QUOTA_LEVEL,
-    RANGE_LEVEL, Record, SHARED_GOAL_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL, SetCellSettings,
+    ATTRIBUTES_LEVEL, Begin, CURSORS_KEPT_LEVEL, EXCLUSIVE_LEVEL, FoundCell, LOST_LEVEL,
+    QUOTA_LEVEL, RANGE_LEVEL, Record, SHARED_GOAL_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL,
+    SetCellSettings,
 };
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{Rule, broken};
@@ -122,6 +123,7 @@ fn change(state: &mut State, record: &Record) -> Result<Applied, Failure> {
         }
         Record::CloseChunk(record) => chunk_changes(state).close_chunk(record),
         Record::SetVersion(record) => {
+            check_held(state, record.held)?;
             let set = chunk_changes(state).set_version(record)?;
             if let Some(serial) = record.keeps_above {
                 let decision = DecidedSet { serial, version: record.version };
@@ -156,6 +158,7 @@ fn change(state: &mut State, record: &Record) -> Result<Applied, Failure> {
         | Record::AllocateChunk(_)
         | Record::CommitBundles(_)
         | Record::SealChunk(_)
+        | Record::SkipLost(_)
         | Record::AbandonChunk(_) => change_streams(state, record),
         Record::ReplaceRange(_) | Record::NoteSettled(_) => change_ranges(state, record),
         Record::SetCellSettings(record) => set_cell_settings(state, record),
@@ -252,12 +255,17 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
             Ok(Applied::BundlesCommitted(committed))
         }
         Record::SealChunk(record) => {
+            check_held(state, record.held)?;
             let sealed = stream_changes(state).seal(record)?;
             if let Some(serial) = record.keeps_above {
                 let decision = DecidedSet { serial, version: record.version };
                 state.purged.keep_above(record.handle, decision);
             }
             Ok(sealed)
+        }
+        Record::SkipLost(record) => {
+            state.check_level(LOST_LEVEL, "a hole in a stream")?;
+            stream_changes(state).skip_lost(record)
         }
         Record::AbandonChunk(record) => {
             let place = stream_changes(state).abandon(record)?;
@@ -270,6 +278,11 @@ fn change_streams(state: &mut State, record: &Record) -> Result<Applied, Failure
         }
         other => unreachable!("{other:?} is not about streams"),
     }
+}
+
+/// An image of a lower level has no room for what was lost.
+fn check_held(state: &State, held: Option<u64>) -> Result<(), Failure> {
+    held.map_or(Ok(()), |_| state.check_level(LOST_LEVEL, "what a stream has lost"))
 }
 
 /// Chunks that no extent of the file names any more leave it (R46); those that nobody else has.

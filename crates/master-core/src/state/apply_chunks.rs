@@ -137,6 +137,9 @@ impl ChunkChanges<'_> {
         chunk.version = record.version;
         chunk.set_size = record.set_size;
         self.chunks.set(record.handle, &chunk);
+        if let (Some(held), Some(lost)) = (record.held, self.chunks.lost().get(record.handle)) {
+            self.chunks.lost_mut().set(record.handle, (held, lost.committed));
+        }
         Ok(Applied::Changed(Changed::default()))
     }
 

@@ -8,6 +8,7 @@
 //! - OM2: a number is committed once: whoever asks again is answered by what is kept (R38, R39).
 //! - OM3: what is committed of a chunk when it is sealed, all of its set have applied (R41); but
 //!   where a decision was made without one that had more (R28).
+//!   What these lack is noted (`lost_tails.rs`).
 //! - OM4: where a stream is open exclusively, its holder alone commits, and replaces only (R46).
 
 use super::apply_quota::QuotaCheck;
@@ -18,7 +19,7 @@ use super::streams::{KeptOutcome, OpenStreamChunkRow, ProducerRecord, StreamTabl
 use crate::applied::{Applied, BundlesCommitted, Changed, ProducerOpened};
 use crate::stream_records::{
     AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle,
-    ForgetProducerRecord, OpenProducerRecord, SealChunk,
+    ForgetProducerRecord, OpenProducerRecord, SealChunk, SkipLostTail,
 };
 use cairn_protocol::{
     BundleAnswer, CommitOutcome, Cursor, ErrorCode, Failure, PRODUCER_CHUNKS_MAX,
@@ -370,6 +371,9 @@ impl StreamChanges<'_> {
         assert!(row.length > 0 || row.serial.get() == 0, "bundles have bytes");
         let (version, set_size) = (record.version, record.set_size);
         self.chunks.set(handle, &ChunkRecord { version, set_size, closed: true, ..chunk });
+        if let Some(held) = record.held {
+            self.chunks.lost_mut().set(handle, (held, row.length));
+        }
         self.end_open(handle, &row, record.time);
         if self.settles && row.length > 0 {
             // Some of it may have been replaced already (R46).
@@ -382,6 +386,23 @@ impl StreamChanges<'_> {
             settled.set_left(row.file, chunk.index, left);
             settled.set_pending(row.file, true);
         }
+        Ok(Applied::Changed(Changed::default()))
+    }
+
+    /// A person makes a hole of what a chunk of the file has lost (R41).
+    pub(super) fn skip_lost(&mut self, record: &SkipLostTail) -> Result<Applied, Failure> {
+        let (id, handle) = (record.file, record.handle);
+        let file = self.live_stream(id)?;
+        let chunk = self.chunks.get(handle);
+        let chunk = chunk.filter(|it| self.chunks.of_record(id, &file, it.index) == Some(handle));
+        let lost = chunk.and_then(|_| self.chunks.lost().get(handle)).ok_or_else(|| {
+            let line = format!(
+                "chunk {}: it is no chunk of that stream that has lost some",
+                handle.short()
+            );
+            Failure::refused(ErrorCode::NotFound, line)
+        })?;
+        self.chunks.lost_mut().make_hole(&lost);
         Ok(Applied::Changed(Changed::default()))
     }
 

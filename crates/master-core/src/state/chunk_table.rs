@@ -6,8 +6,10 @@
 //! - CT1: the trees name each other: every chunk has the place of its owner, and those of the files
 //!   that share it (`shared_chunks.rs`); every place one chunk. A file's first place, index 0, is
 //!   in the file's own record and not here.
+//! - CT2: what a chunk of a stream has lost goes with the chunk (`lost_tails.rs`).
 
 use super::entry_record::EntryRecord;
+use super::lost_tails::LostTails;
 use super::map::{DamageMark, Map};
 use super::packing::{Packed, put_near, put_number};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId};
@@ -82,24 +84,35 @@ impl ChunkRecord {
 pub(super) struct ChunkTable {
     places: Map,
     chunks: Map,
+    lost: LostTails,
 }
 
 impl ChunkTable {
     pub(super) fn new(mark: &DamageMark) -> Self {
-        Self { places: Map::new(mark), chunks: Map::new(mark) }
+        Self { places: Map::new(mark), chunks: Map::new(mark), lost: LostTails::new(mark) }
     }
 
     /// From what an image has.
-    pub(super) fn of([places, chunks]: [Map; 2]) -> Self {
-        Self { places, chunks }
+    pub(super) fn of([places, chunks]: [Map; 2], lost: LostTails) -> Self {
+        Self { places, chunks, lost }
     }
 
     pub(super) fn maps(&self) -> [&Map; 2] {
         [&self.places, &self.chunks]
     }
 
-    pub(super) fn maps_mut(&mut self) -> [&mut Map; 2] {
-        [&mut self.places, &mut self.chunks]
+    /// These, and those of what was lost.
+    pub(super) fn maps_mut(&mut self) -> ([&mut Map; 2], [&mut Map; 2]) {
+        ([&mut self.places, &mut self.chunks], self.lost.maps_mut())
+    }
+
+    /// What chunks have lost.
+    pub(super) fn lost(&self) -> &LostTails {
+        &self.lost
+    }
+
+    pub(super) fn lost_mut(&mut self) -> &mut LostTails {
+        &mut self.lost
     }
 
     /// The chunk at an index of a file, but for the first.
@@ -227,6 +240,8 @@ impl ChunkTable {
     pub(super) fn remove(&mut self, handle: ChunkHandle, (file, index): (EntryId, ChunkIndex)) {
         self.clear_place(file, index);
         self.chunks.remove(&chunk_key(handle));
+        // CT2
+        self.lost.remove(handle);
     }
 
     /// Changes a chunk, but not its place.

@@ -22,6 +22,7 @@ use super::growing_snapshots::{GrowingSnapshot, GrowingSnapshots};
 use super::hidden::HiddenTable;
 use super::history::{History, TermReign};
 use super::known_servers::{KnownServer, KnownServers};
+use super::lost_tails::LostTails;
 use super::map::{DamageMark, Map};
 use super::names::NameTree;
 use super::outcomes::Outcomes;
@@ -42,7 +43,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"CAIRNSTA";
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
+/// Of record level 3.
+const VERSION_OF_RANGES: u32 = 12;
 /// Of record level 2.
 const VERSION_OF_STREAMS: u32 = 11;
 /// Of record level 1.
@@ -52,7 +55,7 @@ const VERSION_OLDEST: u32 = 9;
 /// Magic, version, size of the body.
 const HEAD_SIZE: usize = 8 + 4 + 4;
 /// The trees of a state, in the order in which an image has them.
-const TREE_NAMES: [&str; 24] = [
+const TREE_NAMES: [&str; 26] = [
     "names",
     "entries",
     "hidden",
@@ -77,9 +80,13 @@ const TREE_NAMES: [&str; 24] = [
     "cursors and outcomes",
     "open stream chunks",
     "settled streams",
+    "lost tails",
+    "holes",
 ];
 const TREE_COUNT: usize = TREE_NAMES.len();
-/// An image of record level 2 has the first so many.
+/// An image of record level 3 has the first so many.
+const TREE_COUNT_OF_RANGES: usize = 24;
+/// One of record level 2 has the first so many.
 const TREE_COUNT_OF_STREAMS: usize = 23;
 /// One of record level 1.
 const TREE_COUNT_BEFORE: usize = 18;
@@ -248,7 +255,9 @@ fn state_of(
 ) -> Result<State, ImageError> {
     let [names, entries, hidden, by_place, until, places, chunks, purged, rest @ ..] = maps;
     let [kept, by_time, floors, floors_by_time, said, rest @ ..] = rest;
-    let [totals, quotas, charged, shared, attributes, streams @ ..] = rest;
+    let [totals, quotas, charged, shared, attributes, rest @ ..] = rest;
+    let [producers, producer_names, extents, kept_of_streams, open, settled, lost @ ..] = rest;
+    let streams = [producers, producer_names, extents, kept_of_streams, open, settled];
     let tables = (HiddenTable::of([hidden, by_place, until]), AttributeTable::of(attributes));
     let names = names_of([names, entries], tables, [totals, quotas, charged], &head)?;
     Ok(State {
@@ -264,7 +273,7 @@ fn state_of(
         servers: KnownServers::of(head.servers, Duties::of(head.drains, head.balance)),
         history: History::of(head.reigns, head.history_began),
         names,
-        chunks: ChunkTable::of([places, chunks]),
+        chunks: ChunkTable::of([places, chunks], LostTails::of(lost)),
         purged: PurgedChunks::of(purged),
         policies: PolicyTable::of(said, head.policy_jobs),
         shared: SharedChunks::of(shared),
@@ -309,15 +318,17 @@ fn maps(state: &State) -> impl Iterator<Item = &Map> {
     let accounts = state.names.accounts().maps();
     let rest = rest.chain([state.policies.map()]).chain(accounts);
     let last = [state.shared.map(), state.names.attribute_table().map()];
-    names.chain(chunks).chain(rest).chain(last).chain(state.streams.maps())
+    let lost = state.chunks.lost().maps();
+    names.chain(chunks).chain(rest).chain(last).chain(state.streams.maps()).chain(lost)
 }
 
 fn maps_mut(state: &mut State) -> impl Iterator<Item = &mut Map> {
-    let ((names, accounts, attributes), chunks) = (state.names.maps_mut(), state.chunks.maps_mut());
+    let (names, accounts, attributes) = state.names.maps_mut();
+    let (chunks, lost) = state.chunks.maps_mut();
     let rest = [state.purged.map_mut()].into_iter().chain(state.outcomes.maps_mut());
     let rest = rest.chain([state.policies.map_mut()]).chain(accounts);
     let last = [state.shared.map_mut(), attributes];
-    names.chain(chunks).chain(rest).chain(last).chain(state.streams.maps_mut())
+    names.chain(chunks).chain(rest).chain(last).chain(state.streams.maps_mut()).chain(lost)
 }
 
 /// The head with what waits beside the trees: that is the image's, and not the state's.
@@ -354,6 +365,7 @@ fn form(level: u32) -> (u32, usize) {
         0 => (VERSION_OLDEST, TREE_COUNT_OLDEST),
         1 => (VERSION_BEFORE, TREE_COUNT_BEFORE),
         2 => (VERSION_OF_STREAMS, TREE_COUNT_OF_STREAMS),
+        3 => (VERSION_OF_RANGES, TREE_COUNT_OF_RANGES),
         _ => (VERSION, TREE_COUNT),
     }
 }

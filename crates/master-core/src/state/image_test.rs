@@ -599,7 +599,7 @@ fn root_bytes_altered_or_cut_anywhere_are_refused() {
     let mut earlier = root.clone();
     earlier[8] = 8;
     let told = open(&earlier).expect_err("of another build").to_string();
-    assert_eq!(told, "an image of version 8; this build reads 9 to 12");
+    assert_eq!(told, "an image of version 8; this build reads 9 to 13");
     assert_eq!(world.live_bytes, world.bytes.len() as u64, "one image, and no garbage");
 }
 

@@ -49,6 +49,7 @@ mod image;
 #[cfg(test)]
 mod image_test;
 mod known_servers;
+mod lost_tails;
 mod map;
 mod names;
 mod open_ways;
@@ -112,6 +113,7 @@ use chunk_table::ChunkTable;
 use growing_snapshots::GrowingSnapshots;
 use history::History;
 pub(crate) use known_servers::KnownServers;
+pub(crate) use lost_tails::LostTails;
 use map::DamageMark;
 use names::NameTree;
 use outcomes::Outcomes;
@@ -313,6 +315,11 @@ impl State {
     /// What is in streams, and who writes them.
     pub(crate) fn streams(&self) -> &StreamTables {
         &self.streams
+    }
+
+    /// What chunks of streams have lost of what was committed (R41).
+    pub(crate) fn lost(&self) -> &LostTails {
+        self.chunks.lost()
     }
 
     /// Whether an entry is there, hidden or not.

@@ -193,7 +193,7 @@ impl Drawer {
     fn draw_version(&mut self, state: &State, time: WallTime) -> Record {
         let (handle, version) = (self.chunk(state), ChunkVersion::of(TERM, self.fresh()));
         let charges = self.random.chance(500);
-        SetVersion { time, handle, version, set_size: 2, charges, keeps_above: None }.into()
+        SetVersion { time, handle, version, set_size: 2, charges, ..Default::default() }.into()
     }
 
     fn draw_hide(

@@ -5,15 +5,19 @@ use super::{Extent, HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
 use crate::reads;
 use crate::record::{
-    AddFile, CopiedEntry, CopyEntries, HideEntry, Purge, RaiseLevel, Record, SnapshotTree,
+    AddFile, CopiedEntry, CopyEntries, HideEntry, LOST_LEVEL, Purge, RaiseLevel, Record,
+    SetVersion, SnapshotTree,
 };
 use crate::stream_records::{
     AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle,
     CopyStream, ForgetProducerRecord, OpenProducerRecord, ReplaceRange, ReplacedRange, SealChunk,
+    SkipLostTail,
 };
 use bytes::Bytes;
 use cairn_pagetree::{FileId, TreeUsage};
-use cairn_protocol::{BUNDLES_MAX, CommitOutcome, CountShared, ErrorCode, SharedPart, SharedSum};
+use cairn_protocol::{
+    BUNDLES_MAX, CommitOutcome, CountShared, ErrorCode, LostTail, SharedPart, SharedSum,
+};
 use cairn_types::{
     ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch, Layout, MutationName, MutationNumber,
     ProducerId, Random, RecordNumber, SerialNumber, SessionId, Term, WallTime,
@@ -153,7 +157,7 @@ impl World {
         let version = ChunkVersion::of(TERM, self.fresh());
         let serial = Some(SerialNumber::new(serial));
         let time = self.time();
-        self.apply(SealChunk { time, handle, version, set_size: 3, serial, keeps_above: None })
+        self.apply(SealChunk { time, handle, version, set_size: 3, serial, ..SealChunk::default() })
     }
 
     /// The extents tile the file (OE1), and each is in a chunk that is there.
@@ -277,6 +281,81 @@ fn a_sealed_chunk_takes_nothing_and_is_sealed_with_all_that_is_committed() {
     assert!(world.state.chunk(empty).is_none() && world.state.is_purged(empty), "garbage (R42)");
     assert_eq!(world.commit(a, vec![late]), Ok((vec![(CommitOutcome::ChunkLost, 0)], 2)));
     world.check();
+}
+
+#[test]
+fn what_a_chunk_has_lost_is_noted_until_a_server_brings_it_back_and_a_person_may_make_a_hole_of_it()
+{
+    let mut world = World::new();
+    let a = world.open("a");
+    let chunk = world.allocate(a).expect("made");
+    for _ in 0..3 {
+        let bundle = world.fitting(a.0, chunk, (1, 10));
+        world.commit(a, vec![bundle]).expect("committed");
+    }
+    let at = |number| ChunkVersion::of(TERM, number);
+    let sealed =
+        SealChunk { handle: chunk, version: at(901), held: Some(10), ..Default::default() };
+    // Not before all members can apply it.
+    assert!(matches!(world.apply(sealed), Applied::Failed(it) if it.code == ErrorCode::Busy));
+    world.apply(RaiseLevel { level: LOST_LEVEL, ..RaiseLevel::default() });
+    let skip = SkipLostTail { file: FILE, handle: chunk, ..SkipLostTail::default() };
+    assert!(matches!(world.apply(skip), Applied::Failed(it) if it.code == ErrorCode::NotFound));
+    assert!(matches!(world.apply(sealed), Applied::Changed(_)));
+    let lost = |held, is_hole| Some(LostTail { handle: chunk, held, committed: 30, is_hole });
+    let told = |world: &World| (world.state.lost().get(chunk), world.state.lost().count());
+    assert_eq!(told(&world), (lost(10, false), 1));
+    // A set of which all have more; one that says nothing of it changes nothing.
+    let set = |number, held| SetVersion {
+        handle: chunk,
+        version: at(number),
+        held,
+        ..Default::default()
+    };
+    world.apply(set(902, None));
+    assert_eq!(told(&world), (lost(10, false), 1));
+    world.apply(set(903, Some(20)));
+    assert_eq!(told(&world), (lost(20, false), 1));
+    let elsewhere = SkipLostTail { file: EntryId::new(77), ..skip };
+    assert!(matches!(world.apply(elsewhere), Applied::Failed(_)), "it is no chunk of that");
+    for _ in 0..2 {
+        assert!(matches!(world.apply(skip), Applied::Changed(_)), "it may come twice");
+        assert_eq!(told(&world), (lost(20, true), 0), "a person knows");
+    }
+    world.apply(set(904, Some(10)));
+    assert_eq!(told(&world), (lost(10, true), 0));
+    world.apply(set(905, Some(30)));
+    assert_eq!(told(&world), (None, 0), "all of it is back");
+    world.apply(set(906, Some(20)));
+    assert_eq!(told(&world), (None, 0), "what was no stream's any more is told by nobody");
+}
+
+#[test]
+fn what_a_chunk_has_lost_goes_with_it() {
+    let mut world = World::new();
+    world.apply(RaiseLevel { level: LOST_LEVEL, ..RaiseLevel::default() });
+    let a = world.open("a");
+    for is_hole in [false, true] {
+        let chunk = world.allocate(a).expect("made");
+        let bundle = world.fitting(a.0, chunk, (1, 10));
+        world.commit(a, vec![bundle]).expect("committed");
+        let version = ChunkVersion::of(TERM, 901);
+        let held = Some(0);
+        world.apply(SealChunk { handle: chunk, version, held, ..Default::default() });
+        if is_hole {
+            let (file, handle) = (FILE, chunk);
+            world.apply(SkipLostTail { file, handle, ..SkipLostTail::default() });
+        }
+    }
+    let rows = |world: &World| world.state.chunks.lost().maps().map(|map| map.len());
+    assert_eq!(rows(&world), [1, 1]);
+    let (mutation, name) = (world.mutation(), "s".to_owned());
+    world.apply(HideEntry { mutation, entry: FILE, parent: ROOT, name, ..Default::default() });
+    while !matches!(
+        world.apply(Purge { entry: FILE, count: 4, ..Purge::default() }),
+        Applied::EntryPurged(purged) if purged.whole
+    ) {}
+    assert_eq!(rows(&world), [0, 0], "CT2");
 }
 
 #[test]

@@ -25,20 +25,22 @@ use crate::chunks::Chunks;
 use crate::jobs::allocate::StreamWriter;
 use crate::name_mutation::check_named;
 use crate::outbox::ProposalId;
-use crate::record::{EXCLUSIVE_LEVEL, STREAM_LEVEL};
+use crate::record::{EXCLUSIVE_LEVEL, LOST_LEVEL, STREAM_LEVEL};
 use crate::rules::commit_replicas::replicas_needed;
 use crate::scheduler::{SetNews, WrittenChunks};
 use crate::state::{Remembered, records_stand};
 use crate::step::Step;
 use crate::stream_extents::{extents, stream};
-use crate::stream_records::{CloseProducerRecord, ForgetProducerRecord, OpenProducerRecord};
+use crate::stream_records::{
+    CloseProducerRecord, ForgetProducerRecord, OpenProducerRecord, SkipLostTail,
+};
 use crate::view::View;
 use cairn_env::Caller;
 use cairn_protocol::{
     AllocateChunks, AllocateChunksAnswer, ClientToStreams, CloseProducer, CloseProducerAnswer,
     CommitBundlesAnswer, ErrorCode, Failure, ForgetProducer, ForgetProducerAnswer, JobStatus,
     OpenProducer, OpenProducerAnswer, OpenStreamChunk, PRODUCER_CHUNKS_MAX, PRODUCER_NAME_SIZE_MAX,
-    Response,
+    Response, SkipLost, SkipLostAnswer,
 };
 use cairn_types::{ChunkHandle, Content, EntryId, Epoch, ProducerId};
 use exclusive::ExclusiveOpenings;
@@ -55,6 +57,7 @@ enum Waiting {
     Committed(EntryId, ProducerId),
     Closed,
     Forgotten,
+    Skipped,
 }
 
 /// Who waits for chunks.
@@ -121,6 +124,7 @@ impl StreamWork {
             ClientToStreams::ForgetProducer(forget) => {
                 self.forget(step, from, forget).map(|()| None)
             }
+            ClientToStreams::SkipLost(skip) => self.skip_lost(step, from, skip).map(|()| None),
             ClientToStreams::ListProducers(wish) => {
                 listing::producers(&view, &wish).map(|it| Some(Response::ListProducers(it)))
             }
@@ -212,7 +216,7 @@ impl StreamWork {
     ) -> Result<CommitBundlesAnswer, Failure> {
         let is_earlier = |what: &Waiting| match what {
             Waiting::Committed(file, producer) => (*file, *producer) == of,
-            Waiting::Opened(_) | Waiting::Closed | Waiting::Forgotten => false,
+            Waiting::Opened(_) | Waiting::Closed | Waiting::Forgotten | Waiting::Skipped => false,
         };
         if !self.waiting.values().any(|(_, what)| is_earlier(what)) {
             return Ok(answer);
@@ -240,6 +244,19 @@ impl StreamWork {
         let record = ForgetProducerRecord { time: step.now.wall, mutation, file, name };
         let proposal = step.out.propose(record);
         self.wait(proposal, from, Waiting::Forgotten);
+        Ok(())
+    }
+
+    /// A person has seen what is lost, and lets readers pass over it (R41).
+    fn skip_lost(
+        &mut self,
+        step: &mut Step<'_>,
+        from: Caller,
+        SkipLost { file, handle }: SkipLost,
+    ) -> Result<(), Failure> {
+        step.state.check_level(LOST_LEVEL, "a hole in a stream")?;
+        let proposal = step.out.propose(SkipLostTail { time: step.now.wall, file, handle });
+        self.wait(proposal, from, Waiting::Skipped);
         Ok(())
     }
 
@@ -421,6 +438,7 @@ fn answer(step: &Step<'_>, what: &Waiting, applied: &Applied) -> Result<Response
         (Waiting::Forgotten, Applied::Changed(_)) => {
             Response::ForgetProducer(ForgetProducerAnswer {})
         }
+        (Waiting::Skipped, Applied::Changed(_)) => Response::SkipLost(SkipLostAnswer {}),
         // What is remembered under that name (R24) is of another request.
         (Waiting::Opened(_) | Waiting::Forgotten, _) => {
             let line = "that number of the session names another request";

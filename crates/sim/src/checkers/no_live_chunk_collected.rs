@@ -36,7 +36,12 @@ pub(crate) struct NoLiveChunkCollected {
 impl NoLiveChunkCollected {
     /// Whether a node has what was acknowledged of a chunk and no other has, and nobody has let go
     /// of it.
-    fn has_alone(&self, handle: ChunkHandle, chunk: &ChunkLedger, node: NodeId) -> bool {
+    fn has_alone(
+        &self,
+        (handle, node): (ChunkHandle, NodeId),
+        (chunk, version): (&ChunkLedger, ChunkVersion),
+        ledger: &Ledger,
+    ) -> bool {
         // What others have by luck they may have.
         let has = |(_, replica): &(&NodeId, &ReplicaLedger), push: &PushId| {
             replica.applied.contains_key(push)
@@ -44,7 +49,9 @@ impl NoLiveChunkCollected {
         let is_here_alone = |push: &PushId| {
             let holders = chunk.replicas.iter().filter(|replica| has(replica, push));
             let is_gone = chunk.replicas[&node].gone.contains(push);
-            !is_gone && holders.map(|(other, _)| *other).eq([node])
+            // Hard seed 399: the disk of the only one of the set was set back a moment ago.
+            let is_told = || !chunk.had_untold(&ledger.untold, push, version);
+            !is_gone && holders.map(|(other, _)| *other).eq([node]) && is_told()
         };
         let mut acknowledged = chunk.acknowledged.iter().map(|done| &done.push);
         !self.let_go.contains(&handle) && acknowledged.any(is_here_alone)
@@ -78,7 +85,8 @@ impl Checker for NoLiveChunkCollected {
             Some((version, _))
                 if !replica.lost
                     && !replica.flipped
-                    && (replica.version >= version || self.has_alone(*handle, chunk, node)) =>
+                    && (replica.version >= version
+                        || self.has_alone((*handle, node), (chunk, version), ledger)) =>
             {
                 let is_unseen =
                     |file: &EntryId| self.copies.contains(file) && !self.deletions.has_seen(*file);

@@ -5,10 +5,11 @@ use super::drill::Drill;
 use super::script::DrillScript;
 use super::streams::{committed, open, read, reads, send, stream};
 use crate::checkers::Verdict;
-use crate::operations::ClientOp;
+use crate::operations::{ClientOp, path};
 use bytes::Bytes;
-use cairn_protocol::Request;
+use cairn_protocol::{ErrorCode, ReadExtents, Request, Response, SkipLost};
 use cairn_types::planted::Rule;
+use cairn_types::{ChunkHandle, EntryId};
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::of_rule(
@@ -17,7 +18,8 @@ pub(super) const DRILLS: &[Drill] = &[
         3,
         all_holders_lose_a_bundle_before_its_commit,
     ),
-    Drill::of_bug(
+    Drill::of_rule(
+        Rule::R41,
         "all holders lose a bundle that was committed, and come back",
         3,
         all_holders_lose_a_bundle_that_was_committed,
@@ -55,7 +57,8 @@ fn all_holders_lose_a_bundle_before_its_commit(script: &mut DrillScript) -> Verd
 }
 
 /// What was on no disk is lost. The chunk is closed with what is left all the same, and what was
-/// synced before is read (DS7).
+/// synced before is read (DS7). What was lost is told as lost until a person makes a hole of it,
+/// and what comes behind it is read.
 fn all_holders_lose_a_bundle_that_was_committed(script: &mut DrillScript) -> Verdict {
     let file = stream(script)?;
     let producer = open(script, 0, file)?;
@@ -77,5 +80,36 @@ fn all_holders_lose_a_bundle_that_was_committed(script: &mut DrillScript) -> Ver
         script.reached("stream's chunk sealed by decision") > 0
     })?;
     let given = read(script, 1, file, 4)?;
-    if given == b"one,"[..] { Ok(()) } else { Err(format!("what was synced reads as {given:?}")) }
+    if given != b"one,"[..] {
+        return Err(format!("what was synced reads as {given:?}"));
+    }
+    let third = send(script, 0, &producer, (3, b"thr,"));
+    committed(script, third)?;
+    let all = ClientOp::Read { file, offset: 0, size: 1000, fresh: false };
+    for client in [1, 2] {
+        script.done(client, ClientOp::Open { path: path("/stream") })?;
+        let told = script.refused(client, all.clone())?;
+        if told.code != ErrorCode::LostBytes {
+            return Err(format!("what is lost is told as {told:?}"));
+        }
+    }
+    let handle = first_chunk(script, file)?;
+    // Told twice, as a client does that got no answer.
+    for _ in 0..2 {
+        script.done(1, ClientOp::Order { order: Box::new(SkipLost { file, handle }.into()) })?;
+    }
+    reads(script, 2, file, b"one,\0\0\0\0thr,")?;
+    let behind = script.read(1, file, 6, 3)?;
+    if behind == b"\0\0t"[..] { Ok(()) } else { Err(format!("across its end: {behind:?}")) }
+}
+
+/// The chunk in which the stream begins.
+fn first_chunk(script: &mut DrillScript, file: EntryId) -> Result<ChunkHandle, String> {
+    let master = script.nodes().master;
+    let wish = ReadExtents { file, ..ReadExtents::default() };
+    let answer = script.probe(master, wish, Bytes::new()).map_err(|why| format!("{why:?}"))?;
+    match answer.response {
+        Response::ReadExtents(told) if !told.extents.is_empty() => Ok(told.extents[0].handle),
+        other => Err(format!("no extents: {other:?}")),
+    }
 }

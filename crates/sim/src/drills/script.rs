@@ -267,7 +267,7 @@ impl DrillScript {
         size: u64,
     ) -> Result<Bytes, String> {
         match self.done(client, ClientOp::Read { file, offset, size, fresh: true })? {
-            OpOutput::Bytes(bytes, _) => Ok(bytes),
+            OpOutput::Bytes(bytes, _) | OpOutput::BytesWithHoles(bytes, _) => Ok(bytes),
             other => Err(format!("read: {other:?}")),
         }
     }

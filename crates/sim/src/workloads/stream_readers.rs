@@ -5,16 +5,19 @@
 //! - SR2: a producer's records come one after the other, from the first on, and nothing stands
 //!   between records.
 //! - SR3: nothing is read, or told to be there, that the log has not committed.
+//! - SR4: bytes are told to be lost, and stand as zeros in a hole, only where nobody has them any
+//!   more (R41); a hole is of whole bundles, and where one is, a person has said so.
 
 use super::stream_file::StreamFile;
 use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
 use crate::simulation::{Simulation, Workload, told};
 use bytes::Bytes;
+use cairn_client_core::HoleRead;
 use cairn_format::{ProducerId, RecordScanner, Scanned};
-use cairn_protocol::Failure;
-use cairn_types::EntryId;
+use cairn_protocol::{ErrorCode, Failure, SkipLost};
+use cairn_types::{ByteRange, ChunkHandle, EntryId};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// So many failures in a row, after the faults, are no accident.
@@ -33,6 +36,8 @@ enum AskedOfStream {
     Open,
     Bytes,
     Length,
+    /// A person lets readers pass over what is lost.
+    Hole,
 }
 
 /// One reader.
@@ -47,6 +52,13 @@ pub(crate) struct StreamReader {
     scanner: RecordScanner,
     /// The last record of each producer.
     last: BTreeMap<ProducerId, u64>,
+    /// Records of each producer that were passed over, first and count.
+    lost: BTreeMap<String, Vec<(u64, u64)>>,
+    holes: Vec<HoleRead>,
+    /// Chunks of which it has made holes.
+    skipped: BTreeSet<ChunkHandle>,
+    /// It makes a hole of what is lost; others have to do without.
+    skips: bool,
     idle: u32,
     failures: u32,
     over: bool,
@@ -63,6 +75,10 @@ impl StreamReader {
             position: 0,
             scanner: RecordScanner::new(0),
             last: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            holes: Vec::new(),
+            skipped: BTreeSet::new(),
+            skips: client.is_multiple_of(2),
             idle: 0,
             failures: 0,
             over: false,
@@ -86,6 +102,12 @@ impl StreamReader {
         let op = match what {
             AskedOfStream::Open => ClientOp::Open { path: path(&self.file.borrow().name) },
             AskedOfStream::Bytes => ClientOp::Read { file, offset, size, fresh },
+            AskedOfStream::Hole => {
+                let is_new = |handle: ChunkHandle| !self.skipped.contains(&handle);
+                let handle = self.lost_chunk(sim, file, is_new).unwrap_or_default();
+                self.skipped.insert(handle);
+                ClientOp::Order { order: Box::new(SkipLost { file, handle }.into()) }
+            }
             AskedOfStream::Length => {
                 ClientOp::WaitLength { file, length: offset, patience_ms: PATIENCE_MS }
             }
@@ -95,6 +117,18 @@ impl StreamReader {
 
     /// A read failed: it is tried again, and once the faults are over it has to work.
     fn failed(&mut self, sim: &mut Simulation, file: EntryId, failure: &Failure) {
+        if failure.code == ErrorCode::LostBytes {
+            sim.reach("reader of a stream told that bytes are lost");
+            if self.lost_chunk(sim, file, |_| true).is_none() {
+                let place = sim.describe_stream(file, self.position..self.position + self.size);
+                let why = format!("{}, and {place} are there (SR4)", told(failure));
+                return sim.fail("exactly_once", why);
+            }
+            let is_new = |handle: ChunkHandle| !self.skipped.contains(&handle);
+            if self.skips && self.lost_chunk(sim, file, is_new).is_some() {
+                return self.go_on(sim, AskedOfStream::Hole);
+            }
+        }
         if !sim.closing {
             return sim.rest(500);
         }
@@ -121,8 +155,28 @@ impl StreamReader {
         sim.stream_excused(file, next)
     }
 
+    /// The first of these chunks, of what was asked for, that nobody has as it is committed.
+    fn lost_chunk(
+        &self,
+        sim: &Simulation,
+        file: EntryId,
+        is_wanted: impl Fn(ChunkHandle) -> bool,
+    ) -> Option<ChunkHandle> {
+        let mut at = self.position;
+        while at < self.position + self.size {
+            let note = sim.observer.borrow().ledger.streams.at(file, at).cloned()?;
+            let end = note.offset + note.size;
+            if is_wanted(note.handle) && sim.stream_excused(file, at..end) {
+                return Some(note.handle);
+            }
+            at = end;
+        }
+        None
+    }
+
     fn took(&mut self, sim: &mut Simulation, file: EntryId, bytes: &Bytes) {
-        if let Err(why) = self.judge_bytes(sim, file, bytes) {
+        let judged = self.judge_bytes(sim, file, bytes);
+        if let Err(why) = judged {
             return sim.fail("exactly_once", format!("{}: {why}", self.file.borrow().name));
         }
         self.position += bytes.len() as u64;
@@ -135,7 +189,7 @@ impl StreamReader {
     }
 
     /// SR1, SR3
-    fn judge_bytes(&self, sim: &Simulation, id: EntryId, bytes: &Bytes) -> Result<(), String> {
+    fn judge_bytes(&mut self, sim: &Simulation, id: EntryId, bytes: &Bytes) -> Result<(), String> {
         let observer = sim.observer.borrow();
         let file = self.file.borrow();
         let (mut at, mut rest) = (self.position, &bytes[..]);
@@ -146,6 +200,21 @@ impl StreamReader {
             let Some(sent) = file.sent(&note.producer, note.epoch, note.first) else {
                 return Err(format!("nobody has sent {note:?}"));
             };
+            let hole = |hole: &&HoleRead| (hole.offset..hole.offset + hole.size).contains(&at);
+            if let Some(hole) = self.holes.iter().find(hole) {
+                let size = (hole.offset + hole.size).min(note.offset + note.size) - at;
+                let size = usize::try_from(size).expect("a read").min(rest.len());
+                let is_lost = sim.stream_excused(id, at..at + size as u64);
+                if rest[..size].iter().any(|byte| *byte != 0) || !is_lost {
+                    return Err(format!("at {at} is a hole of what {note:?} has (SR4)"));
+                }
+                let lost = self.lost.entry(note.producer.clone()).or_default();
+                if lost.last() != Some(&(note.first, note.count)) {
+                    lost.push((note.first, note.count));
+                }
+                (at, rest) = (at + size as u64, &rest[size..]);
+                continue;
+            }
             let from = usize::try_from(at - note.offset).expect("within a bundle");
             let there = &sent.bytes[from.min(sent.bytes.len())..];
             let size = there.len().min(rest.len());
@@ -161,16 +230,34 @@ impl StreamReader {
     fn judge_record(&mut self, scanned: Scanned) -> Result<(), String> {
         let record = match scanned {
             Scanned::Record(record) => record,
+            Scanned::Skipped(range) if self.is_hole(&range) => return Ok(()),
             Scanned::Skipped(range) => return Err(format!("{range:?} is no record (SR2)")),
         };
+        let file = self.file.borrow();
+        let lost = file.name_of(record.producer).and_then(|name| self.lost.get(name));
         let last = self.last.entry(record.producer).or_default();
         *last += 1;
+        for (first, count) in lost.into_iter().flatten() {
+            if first == last {
+                *last += count;
+            }
+        }
         if record.number == *last {
             return Ok(());
         }
-        let file = self.file.borrow();
         let (who, number) = (file.name_of(record.producer), record.number);
         Err(format!("record {number} of {who:?} is read where {last} is to come (SR2)"))
+    }
+
+    /// Whether all of a range that is no record is of holes, which lie side by side.
+    fn is_hole(&self, range: &ByteRange) -> bool {
+        let mut at = range.offset;
+        for hole in &self.holes {
+            if (hole.offset..hole.offset + hole.size).contains(&at) {
+                at = hole.offset + hole.size;
+            }
+        }
+        at >= range.offset + range.size
     }
 
     /// At the end: whatever is committed has come by. That nothing comes where something is
@@ -209,6 +296,17 @@ impl Workload for StreamReader {
                     return self.judge(sim, file);
                 }
                 self.go_on(sim, AskedOfStream::Length);
+            }
+            (AskedOfStream::Hole, _) => {
+                sim.reach("a person lets readers pass over what is lost");
+                self.go_on(sim, AskedOfStream::Bytes);
+            }
+            (AskedOfStream::Bytes, OpOutput::BytesWithHoles(bytes, holes)) => {
+                sim.reach("reader of a stream passed over what is lost");
+                self.idle = 0;
+                self.holes.extend(holes);
+                self.took(sim, file, &bytes);
+                sim.rest(150);
             }
             (AskedOfStream::Bytes, OpOutput::Bytes(bytes, _)) => {
                 self.idle = 0;

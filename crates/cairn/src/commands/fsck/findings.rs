@@ -32,6 +32,10 @@ pub(crate) enum FindingCode {
     Stale,
     /// The server did not answer.
     NotAsked,
+    /// A stream has lost what was committed: no server has it any more.
+    LostBytes,
+    /// The same, and a person has made a hole of it.
+    Hole,
     /// On a server, and no file refers to it: it is on its way to be collected.
     Unreferenced,
     /// On a server, and the master's log does not know it.
@@ -41,7 +45,7 @@ pub(crate) enum FindingCode {
 impl FindingCode {
     /// Every kind.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::BelowGoal,
         Self::NoGoodReplica,
         Self::Missing,
@@ -53,6 +57,8 @@ impl FindingCode {
         Self::Suspect,
         Self::Stale,
         Self::NotAsked,
+        Self::LostBytes,
+        Self::Hole,
         Self::Unreferenced,
         Self::LostAndFound,
     ];
@@ -70,6 +76,8 @@ impl FindingCode {
             Self::Suspect => "SUSPECT",
             Self::Stale => "STALE",
             Self::NotAsked => "NOT_ASKED",
+            Self::LostBytes => "LOST_BYTES",
+            Self::Hole => "HOLE",
             Self::Unreferenced => "UNREFERENCED",
             Self::LostAndFound => "LOST_AND_FOUND",
         }
@@ -92,9 +100,10 @@ impl FindingCode {
         matches!(self, Self::Missing | Self::WrongLength)
     }
 
-    /// Whether it goes by itself and nothing is the worse for it meanwhile.
+    /// Whether nothing is the worse for it: it goes by itself, or a person knows of it.
     fn is_harmless(self) -> bool {
-        matches!(self, Self::Stale | Self::Unreferenced | Self::LostAndFound)
+        let itself = matches!(self, Self::Stale | Self::Unreferenced | Self::LostAndFound);
+        itself || self == Self::Hole
     }
 }
 
@@ -196,7 +205,9 @@ impl CheckedChunk {
     /// Whether something is to be done for it, and will be.
     fn is_to_repair(&self) -> bool {
         let rests = |code| self.deleted && code == FindingCode::Suspect;
-        let ails = |it: &Finding| !it.code.is_harmless() && !rests(it.code);
+        let ails = |it: &Finding| {
+            !it.code.is_harmless() && !rests(it.code) && it.code != FindingCode::LostBytes
+        };
         !self.is_beyond_repair() && self.findings.iter().any(ails)
     }
 }
@@ -215,12 +226,15 @@ pub(crate) struct Tally {
     pub(crate) to_repair: BTreeSet<ChunkHandle>,
     /// A server was not asked.
     pub(crate) doubtful: bool,
+    /// A stream has lost bytes.
+    pub(crate) lacks_bytes: bool,
 }
 
 impl Tally {
     pub(crate) fn note(&mut self, finding: &Finding) {
         self.findings += 1;
         self.doubtful |= finding.code == FindingCode::NotAsked;
+        self.lacks_bytes |= finding.code == FindingCode::LostBytes;
     }
 
     pub(crate) fn count(&mut self, chunk: &CheckedChunk) {

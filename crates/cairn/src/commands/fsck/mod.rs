@@ -7,10 +7,11 @@
 //!   each server: all that you hold ─► is there a chunk of that handle?
 //! ```
 //! - FS1: whatever a server finds bad is told to the master by that server, and repaired as damage
-//!   that the scrub finds is; fsck itself changes nothing.
+//!   that the scrub finds is; fsck itself changes nothing, but for `--skip-lost`.
 
 mod check;
 mod findings;
+mod lost_bytes;
 mod pace;
 mod quick;
 mod silent_servers;
@@ -29,8 +30,10 @@ use cairn_types::{CellPath, ChunkHandle};
 use check::Checker;
 use clap::Args;
 use findings::{CheckedChunk, Tally, is_stuck};
+use lost_bytes::LostBytes;
 use pace::ReadPace;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Looks again so often while repair is waited for.
@@ -52,8 +55,11 @@ pub(crate) struct FsckArguments {
     /// Wait until whatever can be repaired is
     #[arg(long)]
     repair: bool,
+    /// Let readers of the streams at or below the path pass over what is lost of them for good
+    #[arg(long, requires = "path")]
+    skip_lost: bool,
     /// Ask the master alone which chunks lack replicas
-    #[arg(long, conflicts_with_all = ["path", "data", "repair"])]
+    #[arg(long, conflicts_with_all = ["path", "data", "repair", "skip_lost"])]
     quick: bool,
 }
 
@@ -76,7 +82,8 @@ pub(crate) async fn run(
     let reading = arguments.data.then(|| ReadPace::new(arguments.rate.map(MemorySize::bytes)));
     let checker = Checker::new(&cell, under.is_none(), reading).await?;
     let mut tally = Tally::default();
-    let handles = check_chunks(&checker, under.as_ref(), (output, &mut tally)).await?;
+    let lost = LostBytes::new(&cell, arguments.skip_lost);
+    let handles = check_chunks(&checker, lost, under.as_ref(), (output, &mut tally)).await?;
     if under.is_none() {
         for finding in unreferenced::find(&checker, &handles).await? {
             finding.tell(output)?;
@@ -94,6 +101,7 @@ pub(crate) async fn run(
 /// Checks every chunk, page by page; tells what is found, and which there are.
 async fn check_chunks(
     checker: &Checker,
+    mut lost: LostBytes<'_>,
     under: Option<&CellPath>,
     (output, tally): (&Output, &mut Tally),
 ) -> Result<Vec<ChunkHandle>, CliError> {
@@ -102,8 +110,14 @@ async fn check_chunks(
     loop {
         let (chunks, resume) = checker.cell.listed_chunks(under, after).await.doing(doing)?;
         handles.extend(chunks.iter().map(|chunk| chunk.handle));
+        let of_lost = chunks.iter().filter(|chunk| chunk.lost.is_some());
+        let mut of_lost: BTreeMap<ChunkHandle, ListedChunk> =
+            of_lost.map(|chunk| (chunk.handle, chunk.clone())).collect();
         let checked = checker.check(chunks).await?;
         for mut chunk in checked {
+            if let Some(listed) = of_lost.remove(&chunk.handle) {
+                chunk.findings.push(lost.find(listed).await?);
+            }
             name(checker, &mut chunk).await?;
             for finding in &chunk.findings {
                 finding.tell(output)?;
@@ -272,6 +286,8 @@ fn tell_summary(arguments: &FsckArguments, tally: &Tally, output: &Output) -> Re
 fn verdict(tally: &Tally) -> Result<(), CliError> {
     if tally.lost > 0 || tally.beyond_repair > 0 {
         Err(CliError::told(Exit::NotNow))
+    } else if tally.lacks_bytes {
+        Err(CliError::told(Exit::Damaged))
     } else if tally.to_repair.is_empty() && !tally.doubtful {
         Ok(())
     } else {

@@ -1,11 +1,11 @@
 //! Reads of streams against answers told one by one.
 
-use crate::operation::{Operation, Output};
+use crate::operation::{HoleRead, Operation, Output};
 use crate::test_client::{
     Call, FILE, ResultSlot, TestClient, bytes_read, chunk, connected, handle, is_done, result,
 };
 use cairn_protocol::{
-    ErrorCode, Failure, Open, OpenAnswer, Outcome, Read, ReadAnswer, ReadExtents,
+    ErrorCode, Failure, LostTail, Open, OpenAnswer, Outcome, Read, ReadAnswer, ReadExtents,
     ReadExtentsAnswer, Request, Response, StreamExtent,
 };
 use cairn_types::{Entry, Layout, RecordNumber};
@@ -36,6 +36,18 @@ fn tell_extents(
     length: u64,
     extents: &[(u64, u64, u64, u64)],
 ) {
+    tell_lost(client, offset, length, extents, &[]);
+}
+
+/// The same; some of these chunks have lost what is behind so many bytes of them, and it may be a
+/// hole.
+fn tell_lost(
+    client: &mut TestClient,
+    offset: u64,
+    length: u64,
+    extents: &[(u64, u64, u64, u64)],
+    lost: &[(u64, u64, bool)],
+) {
     let call = client.call_of(|request| matches!(request, Request::ReadExtents(_)));
     let Request::ReadExtents(ReadExtents { file, offset: from, .. }) = call.request else {
         panic!("{call:?}")
@@ -52,7 +64,14 @@ fn tell_extents(
         chunk_offset,
     });
     let (entry, extents) = (entry(length).into(), extents.collect());
-    let answer = ReadExtentsAnswer { entry, extents, chunks, ..ReadExtentsAnswer::default() };
+    let lost = lost.iter().map(|&(nth, held, is_hole)| LostTail {
+        handle: handle(nth),
+        held,
+        committed: u64::MAX,
+        is_hole,
+    });
+    let lost = lost.collect();
+    let answer = ReadExtentsAnswer { entry, extents, chunks, lost, ..ReadExtentsAnswer::default() };
     client.tell(&call, Ok(Response::ReadExtents(answer)));
 }
 
@@ -108,6 +127,51 @@ fn what_a_range_has_of_each_chunk_is_read_at_once_up_to_what_is_committed() {
     assert_eq!((first.offset, first.size, first.committed), (40, 5, Some(120)), "SE2");
     assert_eq!(bytes_read(&again), [bytes_of(2, 5, 15), bytes_of(1, 40, 5)].concat());
     client.assert_asks_nobody();
+}
+
+#[test]
+fn what_is_lost_is_refused_by_the_newest_word_and_is_zeros_once_it_is_a_hole() {
+    let mut client = opened(100);
+    let extents = [(0, 40, 1, 0), (40, 20, 2, 0), (60, 40, 1, 40)];
+    let done = client.start(read(0, 100));
+    tell_lost(&mut client, 0, 100, &extents, &[(1, 50, false)]);
+    assert_eq!(error(&done), (ErrorCode::LostBytes, Outcome::Refused));
+    let told = result(&done).expect_err("it fails").message;
+    assert!(told.starts_with("bytes 70 to 100 of the stream are lost"), "{told}");
+    // What is not lost is read, and nobody is asked for more.
+    let whole = client.start(read(0, 70));
+    let reads = [send(&mut client), send(&mut client)].map(|read| (read.offset, read.size));
+    assert!(reads.contains(&(0, 50)) && reads.contains(&(0, 20)), "{reads:?}");
+    assert_eq!(bytes_read(&whole).len(), 70);
+    // Whoever asks again may be told otherwise (RE1).
+    let again = client.start(read(65, 35));
+    tell_lost(&mut client, 65, 100, &extents, &[(1, 50, true)]);
+    let part = send(&mut client);
+    assert_eq!((part.offset, part.size), (45, 5), "and no more of it");
+    let Ok(Output::Read { pieces, end, holes, .. }) = result(&again) else { panic!("not read") };
+    assert_eq!(pieces.concat(), [bytes_of(1, 45, 5), vec![0; 30]].concat());
+    assert!(!end && holes == [HoleRead { offset: 70, size: 30 }]);
+    // Nobody is asked where the hole is known.
+    let known = client.start(read(80, 10));
+    assert_eq!(bytes_read(&known), [0; 10]);
+    client.assert_asks_nobody();
+}
+
+#[test]
+fn who_reads_what_is_lost_meanwhile_is_told_so_and_not_at_the_deadline() {
+    let mut client = opened(100);
+    let done = client.start(read(0, 100));
+    tell_extents(&mut client, 0, 100, &[(0, 100, 1, 0)]);
+    for _ in 0..2 {
+        let call = client.call_of(|request| matches!(request, Request::Read(_)));
+        let lacks = Failure::not_done(ErrorCode::PastAcknowledged, "it has less");
+        client.tell(&call, Err(lacks));
+    }
+    client.pass(Duration::from_secs(1));
+    tell_lost(&mut client, 0, 100, &[(0, 100, 1, 0)], &[(1, 50, false)]);
+    // The run is given up, and all is looked up anew.
+    tell_lost(&mut client, 0, 100, &[(0, 100, 1, 0)], &[(1, 50, false)]);
+    assert_eq!(error(&done), (ErrorCode::LostBytes, Outcome::Refused));
 }
 
 #[test]
@@ -207,7 +271,10 @@ fn the_end_is_asked_for_anew_and_only_a_younger_answer_is_believed() {
     let mut client = opened(0);
     let done = client.start(read(0, 10));
     tell_extents(&mut client, 0, 0, &[]);
-    assert_eq!(result(&done), Ok(Output::Read { pieces: vec![], end: true, suspect: false }));
+    assert_eq!(
+        result(&done),
+        Ok(Output::Read { pieces: vec![], end: true, suspect: false, holes: vec![] })
+    );
     let done = client.start(read(0, 10));
     tell_extents(&mut client, 0, 30, &[(0, 30, 1, 0)]);
     send(&mut client);

@@ -114,8 +114,7 @@ impl World {
             handle: handle(number),
             version,
             set_size,
-            keeps_above: None,
-            charges: false,
+            ..SetVersion::default()
         });
         self.apply(record.clone());
         self.with(|chunks, step| chunks.note_logged(step, &record));

@@ -102,6 +102,8 @@ fn what_a_whole_set_lost_is_lost_and_the_chunk_is_sealed_without_it() {
     let records = world.commit();
     let [Record::SealChunk(sealed)] = &records[..] else { panic!("{records:?}") };
     assert_eq!((sealed.set_size, sealed.serial), (2, None), "what it lacks is lost (SL2)");
+    let lost = world.state.lost().get(handle()).expect("it is noted");
+    assert_eq!((lost.held, lost.committed, lost.is_hole), (2 * SIZE, 3 * SIZE, false));
     assert!(world.state.chunk(handle()).expect("there").closed, "it is done");
 }
 

@@ -1,0 +1,110 @@
+//! What streams have lost: which bytes, and how a person lets readers pass over them (R41).
+
+use super::findings::{Finding, FindingCode};
+use crate::cli_error::{CliError, Doing};
+use cairn_client::{Cell, LostRange, Stream};
+use cairn_protocol::{ErrorCode, ListedChunk, LostTail};
+use cairn_types::CellPath;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Ranges that one line names.
+const NAMED_MAX: usize = 4;
+
+/// Finds out where in their files the lost bytes of chunks are.
+pub(super) struct LostBytes<'a> {
+    cell: &'a Cell,
+    /// Holes are made of them.
+    skips: bool,
+    /// Of each file that was looked at; none where it cannot be opened, being deleted.
+    files: BTreeMap<String, Option<(Stream, Vec<LostRange>)>>,
+}
+
+impl<'a> LostBytes<'a> {
+    pub(super) fn new(cell: &'a Cell, skips: bool) -> Self {
+        Self { cell, skips, files: BTreeMap::new() }
+    }
+
+    /// What a chunk has lost; readers pass over it from now on, if that is wanted.
+    ///
+    /// # Errors
+    /// No master answers, or does not allow it.
+    pub(super) async fn find(&mut self, mut chunk: ListedChunk) -> Result<Finding, CliError> {
+        if chunk.unnamed {
+            let doing = || "asking the master whose chunk it is".to_owned();
+            let listed = self.cell.listed_chunk(chunk.handle).await.doing(doing)?;
+            chunk.path = listed.map_or(chunk.path, |listed| listed.path);
+        }
+        let Some(LostTail { held, committed, is_hole, .. }) = chunk.lost else {
+            unreachable!("it is asked of chunks that have lost some")
+        };
+        if !self.files.contains_key(&chunk.path) {
+            let file = self.open(&chunk.path).await?;
+            self.files.insert(chunk.path.clone(), file);
+        }
+        let file = self.files.get(&chunk.path).and_then(Option::as_ref);
+        let Some((stream, ranges)) = file else {
+            let what = format!("bytes {held} to {committed} of the chunk are lost");
+            let code = if is_hole { FindingCode::Hole } else { FindingCode::LostBytes };
+            return Ok(Finding::of(&chunk, code, what));
+        };
+        let becomes_hole = self.skips && !is_hole;
+        if becomes_hole {
+            let doing = || format!("letting readers of {} pass over what is lost", chunk.path);
+            stream.skip_lost(chunk.handle).await.doing(doing)?;
+        }
+        let ranges = ranges.iter().filter(|range| range.handle == chunk.handle);
+        let ranges = ranges.map(|range| (range.offset, range.end)).collect();
+        let mut what = ranges_text(joined(ranges));
+        let (code, how) = match (is_hole, becomes_hole) {
+            (true, _) => (FindingCode::Hole, "readers pass over them"),
+            (_, true) => (FindingCode::Hole, "readers pass over them from now on"),
+            _ => (
+                FindingCode::LostBytes,
+                "readers fail there: fsck FILE --skip-lost lets them pass over it",
+            ),
+        };
+        what += "; ";
+        what += how;
+        Ok(Finding::of(&chunk, code, what))
+    }
+
+    async fn open(&self, path: &str) -> Result<Option<(Stream, Vec<LostRange>)>, CliError> {
+        let Ok(path) = CellPath::parse(path) else { return Ok(None) };
+        let doing = || format!("asking where {path} has lost bytes");
+        let stream = match self.cell.open_stream(&path).await {
+            // A deleted file has no name by which it could be opened.
+            Err(error) if error.code() == ErrorCode::NotFound => return Ok(None),
+            opened => opened.doing(doing)?,
+        };
+        let ranges = stream.lost_ranges().await.doing(doing)?;
+        Ok(Some((stream, ranges)))
+    }
+}
+
+/// Ranges in order, those that lie side by side as one.
+fn joined(ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in ranges {
+        match out.last_mut() {
+            Some((_, end)) if *end == from => *end = to,
+            _ => out.push((from, to)),
+        }
+    }
+    out
+}
+
+fn ranges_text(ranges: Vec<(u64, u64)>) -> String {
+    let mut text = String::new();
+    for (from, to) in ranges.iter().take(NAMED_MAX) {
+        let between = if text.is_empty() { "bytes" } else { "," };
+        write!(text, "{between} {from} to {to}").expect("a string takes all");
+    }
+    match ranges.len() {
+        0 => "bytes are lost that the file has no more of".to_owned(),
+        count if count > NAMED_MAX => {
+            format!("{text} and {} ranges more of the file are lost", count - NAMED_MAX)
+        }
+        _ => format!("{text} of the file are lost"),
+    }
+}
