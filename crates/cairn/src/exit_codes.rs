@@ -129,7 +129,8 @@ pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
             "try again when whoever has it has closed it, or its lease is over"
         }
         ErrorCode::LostBytes => {
-            "'cairn fsck FILE' tells all of it; with --skip-lost readers pass over it from then on"
+            "'cairn fsck FILE' tells all of it, 'cairn explain' whether a server that was left out \
+             keeps it; 'cairn fsck FILE --skip-lost' lets readers pass over it"
         }
         ErrorCode::TooOld => "start the command anew",
         ErrorCode::Io => "see the server's log and its disk",

@@ -6,7 +6,7 @@
 use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::exit_codes::Exit;
 use crate::session::RemotePath;
-use cairn_client::{File, HolesRead};
+use cairn_client::File;
 use cairn_transfer::{DownloadError, Progress, RecordForm};
 use cairn_types::{Content, EntryKind};
 use clap::Args;
@@ -72,11 +72,6 @@ pub(crate) async fn deliver(
     Ok(())
 }
 
-/// Whether there is something to warn of.
-pub(crate) fn is_to_be_warned_of(file: &File) -> bool {
-    file.is_doubted() || file.has_read_holes()
-}
-
 /// Tells, on standard error, that bytes of `from` came from a replica that may have lost some
 /// (R28), or are lost and were passed over (R41).
 pub(crate) fn warn_of_doubts(from: &RemotePath, file: &File) {
@@ -86,8 +81,9 @@ pub(crate) fn warn_of_doubts(from: &RemotePath, file: &File) {
              because no better one was there; 'cairn explain' tells more"
         ));
     }
-    let HolesRead { bytes, ranges } = file.holes_read();
-    if let Some((offset, _)) = ranges.first() {
+    let holes = file.holes_read();
+    if let Some((offset, _)) = holes.ranges().next() {
+        let bytes = holes.bytes();
         warn(&format!(
             "reading {from}: passed over {bytes} bytes that are lost, from offset {offset} on; \
              'cairn fsck {}' tells all of it",

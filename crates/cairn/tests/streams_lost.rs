@@ -58,6 +58,16 @@ fn what_all_servers_have_lost_is_named_and_passed_over_once_a_person_has_said_so
     let told = cell.run(["cat", "/s"]);
     assert_eq!(told.code(), 9, "{}", all_of(&told));
     assert!(all_of(&told).contains("of the stream are lost"), "{}", all_of(&told));
+    // What stands before it is nobody's loss.
+    assert_eq!(told.text(), "one\n");
+    assert_eq!(cell.ok(["head", "-n", "1", "/s"]), "one\n");
+    assert!(cell.ok(["has", "/s", "p", "1"]).contains("it is there, at offset 0"));
+    assert!(cell.ok(["has", "/s", "p", "3"]).contains("it is there, at offset "));
+    // A hole would be one in the stream of which this is a copy, too.
+    cell.ok(["mkdir", "-m", "0777", "/theirs"]);
+    cell.ok(["--as", "7", "cp", "/s", "/theirs/s"]);
+    let told = cell.run(["--as", "7", "fsck", "/theirs/s", "--skip-lost"]);
+    assert_eq!(told.code(), 15, "{}", all_of(&told));
     assert!(cell.ok(["status"]).contains("LOST_BYTES: 1 chunks of streams have lost"));
     assert_eq!(cell.run(["status", "--check"]).code(), 14);
     let told = cell.run(["fsck", "/s"]);
@@ -91,6 +101,8 @@ fn what_all_servers_have_lost_is_named_and_passed_over_once_a_person_has_said_so
     let got = cell.local("got");
     cell.ok(["get", "/s", &got.display().to_string()]);
     assert_eq!(std::fs::read(&got).expect("got"), b"one\nthree\n");
+    // Of a deleted file nobody reads it.
+    cell.ok(["rm", "/theirs/s"]);
     cell.ok(["snapshot", "/s", "/copy"]);
     assert_eq!(cell.ok(["cat", "/copy"]), "one\nthree\n", "its copy has the hole, too");
 }

@@ -82,6 +82,13 @@ impl StreamExtents {
         self.chunks.get(&handle).and_then(|known| known.lost)
     }
 
+    /// Whether an answer says that a chunk has lost some which is younger than `began`, or, of a
+    /// hole, not old yet: a server may have come back with the bytes.
+    pub(crate) fn is_lost_by_now(&self, lost: &LostTail, now: Time, began: u64) -> bool {
+        let told = self.chunks.get(&lost.handle).map(|known| known.question);
+        told.is_some_and(|told| told.asked > began || (lost.is_hole && now < told.until))
+    }
+
     /// The extents of `offset..end` from the front on, as far as questions younger than
     /// `newer_than` have told of them without a gap.
     pub(crate) fn parts(&self, offset: u64, end: u64, newer_than: u64) -> Vec<ExtentPart> {

@@ -92,12 +92,6 @@ impl File {
         self.open.holes().clone()
     }
 
-    /// Whether there are any of these.
-    #[must_use]
-    pub fn has_read_holes(&self) -> bool {
-        self.open.holes().bytes > 0
-    }
-
     /// Writes `bytes` at `offset`; done when every replica holds them (§3.1), on disk where the
     /// file is a synced one. Split at chunk boundaries and into pieces of 1 MiB: another client's
     /// concurrent write may fall between two pieces.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use cairn_client_core::{HoleRead, Output};
 use cairn_protocol::WaitLength;
 use cairn_types::{Entry, Layout};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,25 +33,35 @@ pub(crate) struct OpenFile {
 /// What readers have passed over, because it is lost (R41).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HolesRead {
-    /// Bytes.
-    pub bytes: u64,
-    /// Where they were in the file: each range's start and end. Only the first so many are kept.
-    pub ranges: Vec<(u64, u64)>,
+    /// In order, none beside another: where each begins in the file, and where it ends. Of very
+    /// many the first so many that were met.
+    ranges: BTreeMap<u64, u64>,
 }
 
 impl HolesRead {
+    /// Bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|(from, to)| to - from).sum()
+    }
+
+    /// Where they were in the file, in order: each range's start and end.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ranges.iter().map(|(from, to)| (*from, *to))
+    }
+
+    /// Several readers may read a hole, and one more than once, each time from elsewhere on.
     fn note(&mut self, hole: HoleRead) {
-        let (from, to) = (hole.offset, hole.offset.saturating_add(hole.size));
-        // Reads of one reader end and begin anew within a hole; and several may read it.
-        if self.ranges.iter().any(|(start, end)| (*start..*end).contains(&from) && to <= *end) {
-            return;
+        let (mut from, mut to) = (hole.offset, hole.offset.saturating_add(hole.size));
+        while let Some((start, end)) = self.ranges.range(..=to).next_back()
+            && *end >= from
+        {
+            (from, to) = (from.min(*start), to.max(*end));
+            let start = *start;
+            self.ranges.remove(&start);
         }
-        self.bytes = self.bytes.saturating_add(hole.size);
-        let has_room = self.ranges.len() < HOLES_KEPT_MAX;
-        match self.ranges.iter_mut().find(|(_, end)| *end == from) {
-            Some((_, end)) => *end = to,
-            None if has_room => self.ranges.push((from, to)),
-            None => {}
+        if self.ranges.len() < HOLES_KEPT_MAX {
+            self.ranges.insert(from, to);
         }
     }
 }
@@ -116,5 +127,27 @@ impl Drop for OpenFile {
         if !*self.closed.get_mut() {
             self.link.forget(self.entry.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HolesRead;
+    use cairn_client_core::HoleRead;
+
+    #[test]
+    fn what_is_passed_over_counts_once_however_it_is_read() {
+        let mut holes = HolesRead::default();
+        let mut note = |offset, size| {
+            holes.note(HoleRead { offset, size });
+            (holes.bytes(), holes.ranges().collect::<Vec<_>>())
+        };
+        assert_eq!(note(100, 50), (50, vec![(100, 150)]));
+        assert_eq!(note(100, 80), (80, vec![(100, 180)]), "a longer read of it");
+        assert_eq!(note(120, 10), (80, vec![(100, 180)]));
+        assert_eq!(note(200, 20), (100, vec![(100, 180), (200, 220)]));
+        assert_eq!(note(180, 20), (120, vec![(100, 220)]), "side by side");
+        assert_eq!(note(0, 10), (130, vec![(0, 10), (100, 220)]));
+        assert_eq!(note(5, 300), (305, vec![(0, 305)]));
     }
 }

@@ -23,8 +23,8 @@ pub struct Reader {
     file: Arc<OpenFile>,
     /// Where the next read to be sent starts.
     ahead: u64,
-    /// Reads under way, and where each starts.
-    under_way: VecDeque<(u64, PendingAnswer)>,
+    /// Reads under way: where each starts, and its bytes.
+    under_way: VecDeque<(u64, u64, PendingAnswer)>,
     ready: VecDeque<Bytes>,
     ended: bool,
 }
@@ -46,16 +46,21 @@ impl Reader {
                 return Ok(Some(piece));
             }
             self.send_reads();
-            let Some((at, answer)) = self.under_way.front_mut() else { return Ok(None) };
-            let at = *at;
+            let Some((at, size, answer)) = self.under_way.front_mut() else { return Ok(None) };
+            let (at, size) = (*at, *size);
             let result = answer.await.map_err(|_| Error::stopped());
             self.under_way.pop_front();
             match result.and_then(|result| self.file.take_read(result?)) {
                 Ok((pieces, end)) => {
                     self.ended |= end;
+                    let got: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
                     self.ready.extend(pieces);
                     if end {
                         self.under_way.clear();
+                    } else if got < size {
+                        // A stream ends a read before what is lost (R41).
+                        self.under_way.clear();
+                        self.ahead = at + got;
                     }
                 }
                 Err(error) => {
@@ -72,7 +77,7 @@ impl Reader {
             let (file, offset) = (self.file.entry.id, self.ahead);
             let size = READ_SIZE - offset % READ_SIZE;
             let read = Operation::Read { file, offset, size, fresh: false };
-            self.under_way.push_back((offset, self.file.link.begin(read)));
+            self.under_way.push_back((offset, size, self.file.link.begin(read)));
             self.ahead = offset.saturating_add(size);
         }
         assert!(self.ended || !self.under_way.is_empty(), "reads go ahead up to the end");

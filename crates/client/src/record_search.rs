@@ -67,6 +67,8 @@ struct RecordSearch<'a> {
     stream: &'a Stream,
     producer: ProducerId,
     holes: Vec<Hole>,
+    /// Where the last record of the producer was met that has a lower number.
+    before: u64,
 }
 
 impl Stream {
@@ -89,7 +91,7 @@ impl Stream {
         }
         let producer = framed_as(&known.name, known.producer);
         let length = self.length().await?;
-        let mut search = RecordSearch { stream: self, producer, holes: Vec::new() };
+        let mut search = RecordSearch { stream: self, producer, holes: Vec::new(), before: 0 };
         search.find(number, length).await.map(Some)
     }
 }
@@ -130,9 +132,10 @@ impl RecordSearch<'_> {
             found => behind = found.map_or(behind, |(_, offset)| offset),
         }
         let may_have = |hole: &&Hole| hole.end > low && hole.offset < behind;
-        // What records were passed over in looking for this one (R41).
-        let passed = self.stream.file().holes_read().ranges;
-        let passed = passed.into_iter().filter(|(from, to)| *to > low && *from < behind);
+        // What was passed over in looking for this one (R41), behind the last record before it.
+        let low = low.max(self.before);
+        let passed = self.stream.file().holes_read();
+        let passed = passed.ranges().filter(|(from, to)| *to > low && *from < behind);
         let hole = self.holes.iter().filter(may_have).min_by_key(|hole| hole.offset);
         if let (None, Some((offset, end))) = (hole, passed.min()) {
             return Ok(RecordPlace::Lost { offset, end });
@@ -180,7 +183,7 @@ impl RecordSearch<'_> {
 
     /// The same of what a reader has; where it stopped, if it could not go on.
     async fn scan(
-        &self,
+        &mut self,
         mut records: RecordReader,
         at_least: u64,
     ) -> Result<Option<(u64, u64)>, (u64, Error)> {
@@ -189,6 +192,9 @@ impl RecordSearch<'_> {
             let Some(record) = next else { return Ok(None) };
             if record.producer == self.producer && record.number >= at_least {
                 return Ok(Some((record.number, record.offset)));
+            }
+            if record.producer == self.producer {
+                self.before = self.before.max(record.offset);
             }
         }
     }

@@ -9,11 +9,14 @@ use cairn_protocol::{
     MakeDirectory, Open, OpenAnswer, RecordLength, Rename, Request, SetAttributes, ShadowQuestion,
     Snapshot, Stat, Undelete,
 };
-use cairn_types::{Access, CellPath, EntryId, EntryKind, Identity};
+use cairn_types::{Access, CellPath, ChunkHandle, EntryId, EntryKind, Identity};
 use std::sync::Arc;
 
 /// What whoever has opened a file did so for: who may write it is told where it is, too.
 const EITHER: [Access; 2] = [Access::READ, Access::WRITE];
+
+/// Files of one chunk that it is looked at for whether somebody may write them all.
+const FILES_MAX: usize = 1024;
 
 impl Asker<'_> {
     /// What clients ask of the master in charge. Changes of names are looked at when they have
@@ -113,7 +116,30 @@ impl Asker<'_> {
             ClientToStreams::ReadExtents(it) => (it.file, &EITHER),
             ClientToStreams::WaitLength(it) => (it.file, &EITHER),
         };
-        self.check_file(file, any_of)
+        self.check_file(file, any_of)?;
+        match request {
+            ClientToStreams::SkipLost(it) => self.check_all_of(it.handle),
+            _ => Ok(()),
+        }
+    }
+
+    /// A hole is one for all files that have the chunk: whoever makes it may write them all.
+    fn check_all_of(&self, handle: ChunkHandle) -> Result<(), Failure> {
+        let Some(chunk) = self.state.chunk(handle).filter(|_| !self.may_all()) else {
+            return Ok(());
+        };
+        let files = self.state.sharing().files_of(handle, &chunk);
+        let mut live = files.filter(|file| !self.state.is_hidden(*file));
+        let mut some = live.by_ref().take(FILES_MAX);
+        some.try_for_each(|file| self.check_file(file, &[Access::WRITE]))?;
+        if live.next().is_none() {
+            return Ok(());
+        }
+        let line = format!(
+            "chunk {}: more than {FILES_MAX} files have it: only the superuser makes a hole of it",
+            handle.short()
+        );
+        Err(Failure::refused(ErrorCode::PermissionDenied, line))
     }
 
     /// What readers ask of a master that is not in charge.

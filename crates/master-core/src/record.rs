@@ -161,9 +161,10 @@ cairn_types::message! {
         5 => keeps_above: Option<SerialNumber>,
         /// The chunk is about to be written, and its file charged the whole of it (R36).
         6 => charges: bool,
-        /// Of a chunk that has lost some of a stream: how many bytes of it all of the set have.
-        /// From level 4 on.
+        /// Of a chunk of a stream that is closed, and has lost some, or may have: how many bytes of
+        /// it all of the set have, and how many were committed. From level 4 on.
         7 => held: Option<u64>,
+        8 => committed: Option<u64>,
     }
 }
 cairn_types::message! {

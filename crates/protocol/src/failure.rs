@@ -89,7 +89,7 @@ cairn_types::code! {
         BytesDiffer = 33,
         /// Somebody has the stream exclusively (R46).
         StreamLocked = 34,
-        /// What was committed of a stream is on no server any more (R41).
+        /// What was committed of a stream, no server of the chunk has any more (R41).
         LostBytes = 35,
     }
 }

@@ -243,8 +243,8 @@ cairn_types::message! {
     }
 }
 cairn_types::message! {
-    /// The end of what is committed of a stream's chunk, which no server has any more: a power
-    /// failure took it from all that had it, and the chunk was closed with what is left (R41).
+    /// The end of what is committed of a stream's chunk, which no server of its set has any more: a
+    /// power failure took it from all that had it, or a person went on without who has (R41).
     #[derive(Copy)]
     pub struct LostTail {
         1 => handle: ChunkHandle,

@@ -6,7 +6,6 @@ use crate::replica_ledger::ReplicaLedger;
 use crate::stopped_nodes::StoppedNodes;
 use cairn_env_sim::{NodeId, WorldTime};
 use cairn_types::{ChunkVersion, PushId};
-use std::collections::BTreeSet;
 
 impl ChunkLedger {
     /// Nodes that the cell itself can take for good: intact, undoubted, at the logged version.
@@ -72,15 +71,27 @@ impl ChunkLedger {
         all
     }
 
-    /// Whether somebody had a push at that version, or above, whose disk was set back meanwhile,
+    /// Whether one that stands at the logged version, or above, has a bundle of a stream for sure:
+    /// readers are given it, now or later (R41).
+    pub(crate) fn set_has(&self, bundle: &PushId) -> bool {
+        let logged = self.version().map(|(version, _)| version);
+        self.replicas.values().any(|it| {
+            Some(it.version) >= logged
+                && it.applied.contains_key(bundle)
+                && !it.gone.contains(bundle)
+                && !it.flipped
+        })
+    }
+
+    /// Whether one of these had a push at that version, or above, before its disk was set back,
     /// which nobody else can know yet.
-    pub(crate) fn had_untold(
+    pub(crate) fn had_untold<'a>(
         &self,
-        untold: &BTreeSet<NodeId>,
+        untold: impl IntoIterator<Item = &'a NodeId>,
         push: &PushId,
         version: ChunkVersion,
     ) -> bool {
-        let mut before = untold.iter().filter_map(|node| self.set_back.get(node));
+        let mut before = untold.into_iter().filter_map(|node| self.set_back.get(node));
         before.any(|it| {
             it.version >= version && it.applied.contains_key(push) && !it.gone.contains(push)
         })

@@ -95,7 +95,7 @@ pub(crate) struct Ledger {
     /// Whose disks say of some syncs that they are done when they are not.
     pub(crate) liars: BTreeSet<NodeId>,
     /// Whose disks were set back, and whose processes have not told what they hold since then.
-    pub(crate) untold: BTreeSet<NodeId>,
+    pub(crate) untold: BTreeMap<NodeId, WorldTime>,
     /// Whose disks failed reads for a while: what could not be read then counts as damaged, for
     /// good, and which that is only their servers can tell.
     pub(crate) poor_readers: BTreeSet<NodeId>,
@@ -389,7 +389,7 @@ impl Ledger {
     /// A node's disk holds what it held when this page was taken.
     pub(crate) fn turn_back(&mut self, node: NodeId, mut page: ServerLedger, at: WorldTime) {
         self.with_absent.insert(node);
-        self.untold.insert(node);
+        self.untold.insert(node, at);
         // A mark that was made before the machine's last boot is doubted (R27).
         let rebooted = self.has_rebooted_since(node, &page);
         for (handle, chunk) in &mut self.chunks {
@@ -712,7 +712,7 @@ mod tests {
         let version = ledger.chunk(handle).replicas[&SOURCE].version;
         let before = ServerLedger { replicas: BTreeMap::new(), boots: (0, 0) };
         let had = |ledger: &Ledger, version| {
-            ledger.chunks[&handle].had_untold(&ledger.untold, &push, version)
+            ledger.chunks[&handle].had_untold(ledger.untold.keys(), &push, version)
         };
         assert!(!had(&ledger, version), "it is there");
         ledger.turn_back(SOURCE, before, WorldTime(1));

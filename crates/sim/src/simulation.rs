@@ -6,6 +6,7 @@ use crate::ledger::ChunkLedger;
 use crate::observer::Observer;
 use crate::operations::{ClientOp, OpResult, OpTicket, done_of, tell};
 use crate::replica_ledger::ReplicaLedger;
+use crate::stream_book::{CommittedNote, bundle_name};
 use cairn_client_core::Command;
 use cairn_env_sim::{NodeId, SimWorld, WorldTime};
 use cairn_protocol::{Failure, Outcome};
@@ -193,6 +194,13 @@ impl Simulation {
             at = note.offset + note.size;
         }
         false
+    }
+
+    /// Whether nobody of its chunk's set is sure to have a bundle of a stream (R41).
+    pub(crate) fn bundle_is_lost(&self, note: &CommittedNote) -> bool {
+        let observer = self.observer.borrow();
+        let chunk = observer.ledger.chunks.get(&note.handle);
+        chunk.is_none_or(|chunk| !chunk.set_has(&bundle_name(note.handle, note.serial)))
     }
 
     /// The same of all chunks that a stream has now, and has committed bytes in.

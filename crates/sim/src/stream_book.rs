@@ -16,7 +16,7 @@ use cairn_protocol::{BundleAnswer, CommitOutcome};
 use cairn_types::{
     ChunkHandle, EntryId, Epoch, MutationNumber, ProducerId, PushId, SerialNumber, SessionId,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A bundle that is in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub(crate) struct StreamBook {
     places: BTreeMap<EntryId, BTreeMap<String, BTreeMap<u64, usize>>>,
     /// What took the place of others (R46), by its number.
     replaced: BTreeMap<(EntryId, u64), CommittedNote>,
+    /// Chunks of which a person has made holes.
+    pub(crate) holes: BTreeSet<ChunkHandle>,
     /// How many servers have to hold what is committed of a stream, and its level, where that is
     /// said (R43).
     said: BTreeMap<EntryId, (u32, u32)>,
@@ -166,6 +168,9 @@ impl StreamBook {
                 self.chunks.insert(new.handle, note);
             }
             (Record::ReplaceRange(replace), Applied::RangeReplaced(_)) => self.replace(replace)?,
+            (Record::SkipLost(skip), Applied::Changed(_)) => {
+                self.holes.insert(skip.handle);
+            }
             (Record::SealChunk(seal), _) => self.end_chunk(seal.handle, false)?,
             (Record::AbandonChunk(abandon), _) => self.end_chunk(abandon.handle, true)?,
             (Record::CommitBundles(commit), Applied::BundlesCommitted(done)) => {

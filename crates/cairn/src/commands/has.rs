@@ -77,8 +77,8 @@ pub(crate) async fn run(
                 return Err(CliError::told(Exit::Damaged));
             }
             let why = format!(
-                "it is committed, {epoch}, and lost: it was in bytes {offset} to {end}, which a \
-                 power failure took from every server that had them"
+                "it is committed, {epoch}, and lost: it was in bytes {offset} to {end}, which no \
+                 server has any more"
             );
             let advice = "readers pass over it, since a person said so ('cairn fsck --skip-lost')";
             return Err(CliError::new(doing(), Cause::new(Exit::Damaged, why, advice)));

@@ -8,7 +8,7 @@ use crate::cli_error::{CliError, Doing, warn};
 use crate::exit_codes::Exit;
 use crate::many_paths::the_one;
 use crate::output::Output;
-use crate::reading::{RecordFlags, is_to_be_warned_of, open, warn_of_doubts};
+use crate::reading::{RecordFlags, open, warn_of_doubts};
 use crate::session::{RemotePath, Session};
 use cairn_client::File;
 use cairn_transfer::RecordForm;
@@ -162,7 +162,7 @@ async fn records(
     output: &Output,
 ) -> Result<Option<File>, CliError> {
     let doing = || format!("reading {from}");
-    let mut warned = false;
+    let mut warned = FollowerWarnings::default();
     let mut patience = FollowerPatience::of(tail);
     let mut reader = if tail.follows() { file.records_follow(start) } else { file.records(start) };
     let mut replaced = pin!(replacement(tail, from, file));
@@ -172,15 +172,35 @@ async fn records(
             another = &mut replaced => return Ok(Some(another)),
         };
         let Some(record) = patience.heed(record).await? else { continue };
-        let Some(record) = record else { return Ok(None) };
+        let Some(record) = record else {
+            warned.heed(from, file);
+            return Ok(None);
+        };
         output.bytes(&record.payload)?;
         output.bytes(&[tail.records.terminator()])?;
         if tail.follows() {
             output.flush()?;
         }
-        if is_to_be_warned_of(file) && !std::mem::replace(&mut warned, true) {
+        warned.heed(from, file);
+    }
+}
+
+/// What a follower was warned of so far.
+#[derive(Default)]
+struct FollowerWarnings {
+    doubted: bool,
+    /// Bytes that were passed over.
+    passed: u64,
+}
+
+impl FollowerWarnings {
+    /// Warns where there is more to warn of.
+    fn heed(&mut self, from: &RemotePath, file: &File) {
+        let (doubted, passed) = (file.is_doubted(), file.holes_read().bytes());
+        if (doubted && !self.doubted) || passed > self.passed {
             warn_of_doubts(from, file);
         }
+        (self.doubted, self.passed) = (doubted, passed);
     }
 }
 
@@ -196,7 +216,7 @@ async fn bytes(
     if tail.follows() {
         let mut follower = file.tail(start);
         let mut patience = FollowerPatience::of(tail);
-        let mut warned = false;
+        let mut warned = FollowerWarnings::default();
         let mut replaced = pin!(replacement(tail, from, file));
         loop {
             let piece = tokio::select! {
@@ -206,9 +226,7 @@ async fn bytes(
             let Some(piece) = patience.heed(piece).await? else { continue };
             output.bytes(&piece)?;
             output.flush()?;
-            if is_to_be_warned_of(file) && !std::mem::replace(&mut warned, true) {
-                warn_of_doubts(from, file);
-            }
+            warned.heed(from, file);
         }
     }
     let mut reader = file.reader(start);

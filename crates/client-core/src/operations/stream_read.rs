@@ -6,7 +6,8 @@
 //! ```
 //! - RE1: the end of the file is believed from an answer to a question that is younger than the
 //!   read; and so is what is lost (R41), which a person may have brought back.
-//! - RE2: what is lost is a failure, and zeros where a person has made a hole of it.
+//! - RE2: a read ends before what is lost, and is a failure where it begins with that; a hole that
+//!   a person has made of it is zeros.
 
 use crate::ids::TaskId;
 use crate::operation::{HoleRead, Output};
@@ -102,14 +103,24 @@ impl StreamRead {
                 }
             }
         }
-        let lost = parts.iter().find_map(|part| lost_of(known, part).filter(|(_, it)| !it.is_hole));
+        // RE1
+        let now = cx.client.now;
+        let is_old = |part: &ExtentPart| {
+            let lost = lost_of(known, part);
+            lost.is_some_and(|(_, lost)| !known.is_lost_by_now(&lost, now, self.began))
+        };
+        if self.newer_than < self.began && parts.iter().any(is_old) {
+            self.newer_than = self.began;
+            return self.locate(cx);
+        }
         // RE2. R41 broken: nobody has to say that it is a hole.
+        let lost = parts.iter().find_map(|part| lost_of(known, part).filter(|(_, it)| !it.is_hole));
         if let Some((part, _)) = lost.filter(|_| !broken(Rule::R41)) {
-            if self.newer_than >= self.began {
+            if part.offset == self.offset {
                 return Poll::Ready(Err(is_lost(&part)));
             }
-            // RE1
-            self.newer_than = self.began;
+            // What stands before it is read.
+            (self.end, self.ended) = (part.offset, false);
             return self.locate(cx);
         }
         let parts = parts.into_iter().flat_map(|part| {
@@ -221,8 +232,7 @@ fn lost_of(known: &StreamExtents, part: &ExtentPart) -> Option<(ExtentPart, Lost
 
 fn is_lost(part: &ExtentPart) -> Failure {
     let why = format!(
-        "bytes {} to {} of the stream are lost: a power failure took them from every server that \
-         had them (chunk {})",
+        "bytes {} to {} of the stream are lost: no server of chunk {} has them any more",
         part.offset,
         part.offset + part.size,
         part.handle.short()

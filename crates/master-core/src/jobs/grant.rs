@@ -10,7 +10,7 @@
 
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
-use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, held, set_size};
+use super::raise::{RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, lengths, set_size};
 use crate::applied::Applied;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::{KnownReplica, behind};
@@ -18,6 +18,7 @@ use crate::leases::{GrantedLease, LeaseStatus};
 use crate::record::SetVersion;
 use crate::rules::decided_set::keeps_above;
 use crate::rules::live_file::{is_live_file, no_file};
+use crate::rules::lost_bytes;
 use crate::rules::members::least_set;
 use crate::rules::next_step::bears_a_wait;
 use crate::rules::replica_set::{LiveMember, may_be_set};
@@ -187,6 +188,7 @@ fn log(
     let above = version > chunk.version || broken(Rule::R1);
     assert!(above, "a raise's version is above the logged one (R7)");
     let servers: Vec<ServerId> = set.iter().map(|r| r.at.server).collect();
+    let held = lost_bytes::held(&at.view, (handle, chunk), &lengths(&set));
     acts.propose(SetVersion {
         keeps_above: keeps_above(&at.view, (handle, chunk), &servers),
         time: at.view.now.wall,
@@ -194,7 +196,8 @@ fn log(
         version,
         set_size: set_size(&set),
         charges: charges(at, handle),
-        held: held(&at.view, handle, &set),
+        held: held.map(|(held, _)| held),
+        committed: held.map(|(_, committed)| committed),
     });
     GrantPhase::Logging(set)
 }

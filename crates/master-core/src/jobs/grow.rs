@@ -17,7 +17,7 @@
 use super::acts::{Act, Acts, Question};
 use super::events::{JobEvent, PlaceView};
 use super::raise::{
-    RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, held, set_size,
+    RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, again, lengths, set_size,
 };
 use super::revoke::asked_back;
 use crate::applied::Applied;
@@ -26,6 +26,7 @@ use crate::leases::LeaseStatus;
 use crate::record::SetVersion;
 use crate::rules::decided_set::may_be_outdone;
 use crate::rules::good_replicas::good;
+use crate::rules::lost_bytes;
 use crate::rules::replica_set::{
     LiveMember, growth_sheds, live_members, may_be_grown_set, plan_growth,
 };
@@ -265,6 +266,7 @@ impl GrowJob {
             let reached = of_set.map(|it| it.report.serial).max();
             let keeps_above = reached.filter(|_| outdone);
             let time = view.now.wall;
+            let held = lost_bytes::held(view, (handle, &chunk), &lengths(&good));
             acts.propose(SetVersion {
                 time,
                 handle,
@@ -272,7 +274,8 @@ impl GrowJob {
                 set_size,
                 keeps_above,
                 charges: false,
-                held: held(view, handle, &good),
+                held: held.map(|(held, _)| held),
+                committed: held.map(|(_, committed)| committed),
             });
             self.phase = GrowPhase::Logging { joined };
         }

@@ -228,10 +228,9 @@ pub(crate) fn again(raised: Vec<RaisedReplica>) -> impl Iterator<Item = RaiseMem
     raised.into_iter().map(|r| RaiseMember::standing((r.at, r.report.version)))
 }
 
-/// Of a chunk that has lost some of a stream: how many bytes of it all of a set have (R41).
-pub(crate) fn held(view: &View<'_>, handle: ChunkHandle, set: &[RaisedReplica]) -> Option<u64> {
-    view.state.lost().get(handle)?;
-    set.iter().map(|replica| replica.report.length).min()
+/// How long the replicas of a set are.
+pub(crate) fn lengths(raised: &[RaisedReplica]) -> Vec<(ServerId, u64)> {
+    raised.iter().map(|it| (it.at.server, it.report.length)).collect()
 }
 
 /// How many replicas a set has, as records say it.

@@ -177,6 +177,7 @@ impl ShrinkJob {
             charges: false,
             // Of a file that somebody writes: no stream.
             held: None,
+            committed: None,
         });
         self.phase = ShrinkPhase::Logging { version, raised };
     }

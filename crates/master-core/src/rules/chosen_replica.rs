@@ -13,6 +13,7 @@
 //!   and server.
 
 use super::decided_set::{SetDecision, decide, has_ordinary_set};
+use super::lacks_committed::all_lack_committed;
 use super::members::current;
 use super::replica_set::plan_raise;
 use crate::chunk_place::ChunkPlace;
@@ -83,7 +84,10 @@ pub(crate) fn choose(
                 let server = *set.first().expect("no set is empty (T2)");
                 return Ok(PersonsChoice { place, server, against_rules: false });
             }
-            (SetDecision::NotNeeded, Ok(_)) => return Err(well(ErrorCode::Invalid, &needs_none)),
+            // What all lack of a producer's chunk may be with one that is away, for ever (DS7).
+            (SetDecision::NotNeeded, Ok(_)) if !all_lack_committed(view, handle, &up_to_date) => {
+                return Err(well(ErrorCode::Invalid, &needs_none));
+            }
             _ => {}
         }
     } else if best(view, handle, &chunk, named).is_some()

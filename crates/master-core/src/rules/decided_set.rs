@@ -200,7 +200,10 @@ pub(crate) fn has_ordinary_set(view: &View<'_>, handle: ChunkHandle, chunk: &Chu
         let size = chunk.set_size as usize;
         servers.len() >= size || !missing_is_awaited(view, (handle, chunk), &servers)
     };
-    servers.len() >= least_of(view, handle, chunk)
+    // DS7
+    let lacks = all_lack_committed(view, handle, &current(view, handle, chunk).collect::<Vec<_>>());
+    !lacks
+        && servers.len() >= least_of(view, handle, chunk)
         && by_rules(view, handle, chunk) == SetDecision::NotNeeded
         && is_whole()
 }

@@ -181,8 +181,8 @@ fn explain_chunk(
             false => "readers fail there; 'cairn fsck FILE --skip-lost' lets them pass over it",
         };
         answer.lines.push(format!(
-            "  bytes {held} to {committed} of it were committed, and are lost: a power failure \
-             took them from every server that had them; {how}"
+            "  bytes {held} to {committed} of it were committed, and are lost: no server of its \
+             set has them; {how}"
         ));
     }
     for address in keepers(view, handle) {

@@ -4,6 +4,7 @@
 //!   (repair's survey).
 //! - HL2: while servers gather after a start nothing is said of chunks: it is not known yet.
 
+use super::lost_bytes;
 use super::members::current;
 use super::placement::with_room_count;
 use crate::state::ChunkRecord;
@@ -50,7 +51,7 @@ pub(crate) fn health(
 ) -> Health {
     let gathering = counts.is_none();
     let counting = gathering || !seen_all || looks;
-    let lost = view.state.lost().count();
+    let lost = lost_bytes::count(view);
     let counts = ChunkCounts { gathering, counting, lost, ..counts.unwrap_or_default() };
     let mut health = Health { counts, reasons: Vec::new() };
     if gathering {
@@ -120,8 +121,8 @@ fn say_chunks(health: &mut Health) {
         (
             lost,
             ReasonCode::LostBytes,
-            "chunks of streams have lost bytes that were committed, in a power failure that took \
-             them from all that had them: readers fail there ('cairn fsck' says where)",
+            "chunks of streams have lost bytes that were committed, and readers fail there \
+             ('cairn fsck' says where)",
         ),
         (unknown, ReasonCode::UnknownChunks, kept),
     ];

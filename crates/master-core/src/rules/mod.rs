@@ -34,6 +34,7 @@ pub(crate) mod lease_request;
 pub(crate) mod lease_upkeep;
 pub(crate) mod levelled_unasked;
 pub(crate) mod live_file;
+pub(crate) mod lost_bytes;
 pub(crate) mod members;
 pub(crate) mod next_step;
 pub(crate) mod not_copied;

@@ -137,8 +137,10 @@ impl ChunkChanges<'_> {
         chunk.version = record.version;
         chunk.set_size = record.set_size;
         self.chunks.set(record.handle, &chunk);
-        if let (Some(held), Some(lost)) = (record.held, self.chunks.lost().get(record.handle)) {
-            self.chunks.lost_mut().set(record.handle, (held, lost.committed));
+        // What was committed is known once some of it was lost (R41).
+        let known = self.chunks.lost().get(record.handle).map(|lost| lost.committed);
+        if let (Some(held), Some(committed)) = (record.held, known.or(record.committed)) {
+            self.chunks.lost_mut().set(record.handle, (held, committed));
         }
         Ok(Applied::Changed(Changed::default()))
     }

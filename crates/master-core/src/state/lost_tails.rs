@@ -49,6 +49,18 @@ impl LostTails {
         self.lost.len()
     }
 
+    /// Those chunks, in order.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = ChunkHandle> + use<'_> {
+        let mut walk = self.lost.walk(&key(ChunkHandle::default()));
+        std::iter::from_fn(move || {
+            walk.unpack(|key, _| {
+                let mut key = Packed(key);
+                let handle = ChunkHandle::new(key.key()?);
+                key.end(Some(handle))
+            })
+        })
+    }
+
     /// So much of a chunk is left, of so much that was committed: nothing is lost where that is
     /// all of it, and what was a hole is one no more.
     pub(super) fn set(&mut self, handle: ChunkHandle, (held, committed): (u64, u64)) {

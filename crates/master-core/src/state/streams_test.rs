@@ -171,6 +171,11 @@ impl World {
             at = extent.end;
         }
         assert_eq!(at, entry.length);
+        let lost = self.state.lost();
+        for handle in lost.handles() {
+            let row = lost.get(handle).expect("it is there");
+            assert!(!row.is_hole && row.held < row.committed && self.state.chunk(handle).is_some());
+        }
         for (handle, row) in self.state.streams().open_after(ChunkHandle::default()) {
             let chunk = self.state.chunk(handle).expect("OE2");
             assert!(!chunk.closed && chunk.file == row.file);
@@ -327,7 +332,9 @@ fn what_a_chunk_has_lost_is_noted_until_a_server_brings_it_back_and_a_person_may
     world.apply(set(905, Some(30)));
     assert_eq!(told(&world), (None, 0), "all of it is back");
     world.apply(set(906, Some(20)));
-    assert_eq!(told(&world), (None, 0), "what was no stream's any more is told by nobody");
+    assert_eq!(told(&world), (None, 0), "nothing says how much was committed");
+    world.apply(SetVersion { committed: Some(30), ..set(907, Some(20)) });
+    assert_eq!(told(&world), (lost(20, false), 1), "it was closed when it lost that");
 }
 
 #[test]
@@ -487,6 +494,8 @@ fn a_snapshot_of_a_stream_has_its_bytes_and_its_producers_and_goes_its_own_way()
 /// A history by chance; what it had acknowledged by producer.
 fn live_through(seed: u64) -> World {
     let (mut world, mut random) = (World::new(), Random::new(seed));
+    let level = if random.chance(800) { LOST_LEVEL } else { LOST_LEVEL - 1 };
+    world.apply(RaiseLevel { level, ..RaiseLevel::default() });
     let mut epochs: Vec<(&str, (ProducerId, Epoch))> = Vec::new();
     let mut chunks: Vec<ChunkHandle> = Vec::new();
     let mut sent: Vec<((ProducerId, Epoch), CommittedBundle)> = Vec::new();
@@ -508,11 +517,15 @@ fn live_through(seed: u64) -> World {
                 let handle = *random.pick(&chunks).expect("one");
                 let row = world.state.streams().open_chunk(handle);
                 let serial = row.map_or(0, |row| row.serial.get()) + random.below(2);
-                world.seal(handle, serial.saturating_sub(random.below(2)));
+                if random.chance(300) {
+                    world.seal_with_less(&mut random, handle);
+                } else {
+                    world.seal(handle, serial.saturating_sub(random.below(2)));
+                }
             }
-            (5, _) if !chunks.is_empty() => {
+            (8, _) if !chunks.is_empty() => {
                 let handle = *random.pick(&chunks).expect("one");
-                world.apply(AbandonChunk { handle, ..AbandonChunk::default() });
+                world.change_lost(&mut random, handle);
             }
             (7, _) if world.state.entry(FILE).is_some_and(|it| it.length > 0) => {
                 // Anywhere, as an exclusive holder's; where some of it is written, nothing is done.
@@ -563,10 +576,31 @@ proptest! {
         let image = world.state.write_image(file, &mut bytes).expect("written");
         let opened = State::open_image(Arc::new(bytes), file, &image.root).expect("whole");
         assert!(opened.streams == world.state.streams, "a checkpoint has all of it");
+        assert!(opened.chunks == world.state.chunks, "and of what was lost");
     }
 }
 
 impl World {
+    /// The set that was decided on has less, perhaps.
+    fn seal_with_less(&mut self, random: &mut Random, handle: ChunkHandle) {
+        let length = self.state.streams().open_chunk(handle).map_or(0, |row| row.length);
+        let (held, version) = (Some(random.below(length + 2)), self.fresh());
+        let version = ChunkVersion::of(TERM, version);
+        self.apply(SealChunk { handle, version, held, ..SealChunk::default() });
+    }
+
+    /// A hole, or another set, which has more or less.
+    fn change_lost(&mut self, random: &mut Random, handle: ChunkHandle) {
+        if random.chance(400) {
+            self.apply(SkipLostTail { file: FILE, handle, ..SkipLostTail::default() });
+            return;
+        }
+        let version = ChunkVersion::of(TERM, self.fresh());
+        let some = |random: &mut Random| random.chance(500).then(|| random.below(2000));
+        let (held, committed) = (some(random), some(random));
+        self.apply(SetVersion { handle, version, held, committed, ..SetVersion::default() });
+    }
+
     /// Commits bundles of these sizes, each by one of some producers in its own chunk; seals all.
     fn interleaved(&mut self, names: &[&str], sizes: &[u64]) -> Vec<ChunkHandle> {
         let producers: Vec<_> = names.iter().map(|name| self.open(name)).collect();

@@ -70,6 +70,11 @@ pub(super) struct Deletions {
 }
 
 impl Deletions {
+    /// When the last request was seen.
+    pub(super) fn now(&self) -> WorldTime {
+        self.now
+    }
+
     /// A request reaches the master.
     pub(super) fn delivered(&mut self, seen: &SeenRequest<'_>) {
         self.now = self.now.max(seen.at);

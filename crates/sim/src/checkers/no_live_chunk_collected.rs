@@ -8,7 +8,7 @@ use super::deletions::Deletions;
 use crate::ledger::{ChunkLedger, Ledger};
 use crate::replica_ledger::ReplicaLedger;
 use cairn_env::{ChunkDone, ChunkJob, ChunkResult};
-use cairn_env_sim::{NodeId, SeenRequest};
+use cairn_env_sim::{NodeId, SeenRequest, WorldTime};
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Response};
 use cairn_types::{ChunkHandle, ChunkVersion, EntryId, PushId};
@@ -42,6 +42,9 @@ impl NoLiveChunkCollected {
         (chunk, version): (&ChunkLedger, ChunkVersion),
         ledger: &Ledger,
     ) -> bool {
+        let now = self.deletions.now();
+        let is_late = |at: &WorldTime| at.after(ledger.stopped.dead) < now;
+        let untold = || ledger.untold.iter().filter(|(_, at)| !is_late(at)).map(|(node, _)| node);
         // What others have by luck they may have.
         let has = |(_, replica): &(&NodeId, &ReplicaLedger), push: &PushId| {
             replica.applied.contains_key(push)
@@ -50,7 +53,7 @@ impl NoLiveChunkCollected {
             let holders = chunk.replicas.iter().filter(|replica| has(replica, push));
             let is_gone = chunk.replicas[&node].gone.contains(push);
             // Hard seed 399: the disk of the only one of the set was set back a moment ago.
-            let is_told = || !chunk.had_untold(&ledger.untold, push, version);
+            let is_told = || !chunk.had_untold(untold(), push, version);
             !is_gone && holders.map(|(other, _)| *other).eq([node]) && is_told()
         };
         let mut acknowledged = chunk.acknowledged.iter().map(|done| &done.push);

@@ -5,8 +5,8 @@
 //! - SR2: a producer's records come one after the other, from the first on, and nothing stands
 //!   between records.
 //! - SR3: nothing is read, or told to be there, that the log has not committed.
-//! - SR4: bytes are told to be lost, and stand as zeros in a hole, only where nobody has them any
-//!   more (R41); a hole is of whole bundles, and where one is, a person has said so.
+//! - SR4: bytes are told to be lost, and stand as zeros in a hole, only where nobody of their
+//!   chunk's set has their bundle any more (R41); and in a hole only where a person has said so.
 
 use super::stream_file::StreamFile;
 use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
@@ -166,7 +166,7 @@ impl StreamReader {
         while at < self.position + self.size {
             let note = sim.observer.borrow().ledger.streams.at(file, at).cloned()?;
             let end = note.offset + note.size;
-            if is_wanted(note.handle) && sim.stream_excused(file, at..end) {
+            if is_wanted(note.handle) && sim.bundle_is_lost(&note) {
                 return Some(note.handle);
             }
             at = end;
@@ -204,7 +204,8 @@ impl StreamReader {
             if let Some(hole) = self.holes.iter().find(hole) {
                 let size = (hole.offset + hole.size).min(note.offset + note.size) - at;
                 let size = usize::try_from(size).expect("a read").min(rest.len());
-                let is_lost = sim.stream_excused(id, at..at + size as u64);
+                let is_lost = observer.ledger.streams.holes.contains(&note.handle)
+                    && sim.bundle_is_lost(note);
                 if rest[..size].iter().any(|byte| *byte != 0) || !is_lost {
                     return Err(format!("at {at} is a hole of what {note:?} has (SR4)"));
                 }

@@ -16,7 +16,7 @@ pub(super) struct LostBytes<'a> {
     cell: &'a Cell,
     /// Holes are made of them.
     skips: bool,
-    /// Of each file that was looked at; none where it cannot be opened, being deleted.
+    /// Of each file that was looked at; none of one that is there no more.
     files: BTreeMap<String, Option<(Stream, Vec<LostRange>)>>,
 }
 
@@ -45,40 +45,52 @@ impl<'a> LostBytes<'a> {
         let file = self.files.get(&chunk.path).and_then(Option::as_ref);
         let Some((stream, ranges)) = file else {
             let what = format!("bytes {held} to {committed} of the chunk are lost");
-            let code = if is_hole { FindingCode::Hole } else { FindingCode::LostBytes };
+            let harmless = is_hole || chunk.deleted;
+            let code = if harmless { FindingCode::Hole } else { FindingCode::LostBytes };
             return Ok(Finding::of(&chunk, code, what));
         };
-        let becomes_hole = self.skips && !is_hole;
-        if becomes_hole {
-            let doing = || format!("letting readers of {} pass over what is lost", chunk.path);
-            stream.skip_lost(chunk.handle).await.doing(doing)?;
-        }
+        let becomes_hole = self.skips && !is_hole && skip(stream, &chunk).await?;
         let ranges = ranges.iter().filter(|range| range.handle == chunk.handle);
-        let ranges = ranges.map(|range| (range.offset, range.end)).collect();
-        let mut what = ranges_text(joined(ranges));
+        let ranges = joined(ranges.map(|range| (range.offset, range.end)).collect());
+        let is_gone = ranges.is_empty();
+        let what = ranges_text(&ranges);
         let (code, how) = match (is_hole, becomes_hole) {
             (true, _) => (FindingCode::Hole, "readers pass over them"),
             (_, true) => (FindingCode::Hole, "readers pass over them from now on"),
+            _ if is_gone => (FindingCode::Hole, "'fsck FILE --skip-lost' ends that"),
+            _ if chunk.deleted => (FindingCode::Hole, "the file is deleted"),
             _ => (
                 FindingCode::LostBytes,
-                "readers fail there: fsck FILE --skip-lost lets them pass over it",
+                "readers fail there: 'fsck FILE --skip-lost' lets them pass over it, unless \
+                 'cairn explain' names a server that keeps them",
             ),
         };
-        what += "; ";
-        what += how;
-        Ok(Finding::of(&chunk, code, what))
+        Ok(Finding::of(&chunk, code, format!("{what}; {how}")))
     }
 
     async fn open(&self, path: &str) -> Result<Option<(Stream, Vec<LostRange>)>, CliError> {
         let Ok(path) = CellPath::parse(path) else { return Ok(None) };
         let doing = || format!("asking where {path} has lost bytes");
         let stream = match self.cell.open_stream(&path).await {
-            // A deleted file has no name by which it could be opened.
+            // It was deleted meanwhile.
             Err(error) if error.code() == ErrorCode::NotFound => return Ok(None),
             opened => opened.doing(doing)?,
         };
         let ranges = stream.lost_ranges().await.doing(doing)?;
         Ok(Some((stream, ranges)))
+    }
+}
+
+/// Makes a hole of what a chunk has lost; false where there is nothing any more, the file being
+/// deleted, or a server back with the bytes.
+async fn skip(stream: &Stream, chunk: &ListedChunk) -> Result<bool, CliError> {
+    match stream.skip_lost(chunk.handle).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(false),
+        Err(error) => Err(CliError::new(
+            format!("letting readers of {} pass over what is lost", chunk.path),
+            error,
+        )),
     }
 }
 
@@ -94,7 +106,7 @@ fn joined(ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     out
 }
 
-fn ranges_text(ranges: Vec<(u64, u64)>) -> String {
+fn ranges_text(ranges: &[(u64, u64)]) -> String {
     let mut text = String::new();
     for (from, to) in ranges.iter().take(NAMED_MAX) {
         let between = if text.is_empty() { "bytes" } else { "," };

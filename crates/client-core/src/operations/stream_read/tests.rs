@@ -130,11 +130,11 @@ fn what_a_range_has_of_each_chunk_is_read_at_once_up_to_what_is_committed() {
 }
 
 #[test]
-fn what_is_lost_is_refused_by_the_newest_word_and_is_zeros_once_it_is_a_hole() {
+fn what_is_lost_is_refused_by_the_newest_word_and_is_zeros_while_it_is_a_hole() {
     let mut client = opened(100);
     let extents = [(0, 40, 1, 0), (40, 20, 2, 0), (60, 40, 1, 40)];
-    let done = client.start(read(0, 100));
-    tell_lost(&mut client, 0, 100, &extents, &[(1, 50, false)]);
+    let done = client.start(read(70, 30));
+    tell_lost(&mut client, 70, 100, &extents, &[(1, 50, false)]);
     assert_eq!(error(&done), (ErrorCode::LostBytes, Outcome::Refused));
     let told = result(&done).expect_err("it fails").message;
     assert!(told.starts_with("bytes 70 to 100 of the stream are lost"), "{told}");
@@ -143,34 +143,45 @@ fn what_is_lost_is_refused_by_the_newest_word_and_is_zeros_once_it_is_a_hole() {
     let reads = [send(&mut client), send(&mut client)].map(|read| (read.offset, read.size));
     assert!(reads.contains(&(0, 50)) && reads.contains(&(0, 20)), "{reads:?}");
     assert_eq!(bytes_read(&whole).len(), 70);
-    // Whoever asks again may be told otherwise (RE1).
-    let again = client.start(read(65, 35));
-    tell_lost(&mut client, 65, 100, &extents, &[(1, 50, true)]);
+    // A read ends before what is lost, if that is so still (RE1).
+    let before = client.start(read(65, 35));
+    tell_lost(&mut client, 65, 100, &extents, &[(1, 50, false)]);
     let part = send(&mut client);
     assert_eq!((part.offset, part.size), (45, 5), "and no more of it");
-    let Ok(Output::Read { pieces, end, holes, .. }) = result(&again) else { panic!("not read") };
+    let Ok(Output::Read { pieces, end, .. }) = result(&before) else { panic!("not read") };
+    assert_eq!((pieces.concat(), end), (bytes_of(1, 45, 5), false));
+    // Whoever asks again may be told otherwise.
+    let again = client.start(read(65, 35));
+    tell_lost(&mut client, 65, 100, &extents, &[(1, 50, true)]);
+    send(&mut client);
+    let Ok(Output::Read { pieces, holes, .. }) = result(&again) else { panic!("not read") };
     assert_eq!(pieces.concat(), [bytes_of(1, 45, 5), vec![0; 30]].concat());
-    assert!(!end && holes == [HoleRead { offset: 70, size: 30 }]);
-    // Nobody is asked where the hole is known.
+    assert_eq!(holes, [HoleRead { offset: 70, size: 30 }]);
+    // For a while nobody is asked where the hole is known.
     let known = client.start(read(80, 10));
     assert_eq!(bytes_read(&known), [0; 10]);
     client.assert_asks_nobody();
+    client.pass(Duration::from_secs(120));
+    let back = client.start(read(80, 10));
+    tell_extents(&mut client, 80, 100, &extents);
+    send(&mut client);
+    assert_eq!(bytes_read(&back), bytes_of(1, 60, 10), "a server is back with it");
 }
 
 #[test]
 fn who_reads_what_is_lost_meanwhile_is_told_so_and_not_at_the_deadline() {
     let mut client = opened(100);
-    let done = client.start(read(0, 100));
-    tell_extents(&mut client, 0, 100, &[(0, 100, 1, 0)]);
+    let done = client.start(read(60, 40));
+    tell_extents(&mut client, 60, 100, &[(0, 100, 1, 0)]);
     for _ in 0..2 {
         let call = client.call_of(|request| matches!(request, Request::Read(_)));
         let lacks = Failure::not_done(ErrorCode::PastAcknowledged, "it has less");
         client.tell(&call, Err(lacks));
     }
     client.pass(Duration::from_secs(1));
-    tell_lost(&mut client, 0, 100, &[(0, 100, 1, 0)], &[(1, 50, false)]);
+    tell_lost(&mut client, 60, 100, &[(0, 100, 1, 0)], &[(1, 50, false)]);
     // The run is given up, and all is looked up anew.
-    tell_lost(&mut client, 0, 100, &[(0, 100, 1, 0)], &[(1, 50, false)]);
+    tell_lost(&mut client, 60, 100, &[(0, 100, 1, 0)], &[(1, 50, false)]);
     assert_eq!(error(&done), (ErrorCode::LostBytes, Outcome::Refused));
 }
 

@@ -2,11 +2,15 @@
 
 use super::super::test_world::{chunk_of, written_by};
 use super::{World, server};
+use crate::fleet::PersonsWord;
 use crate::record::Record;
+use crate::rules::chosen_replica::recover;
 use crate::rules::decided_set::{SetDecision, decide};
+use crate::rules::lost_bytes;
 use crate::scheduler::WrittenChunks;
-use cairn_protocol::ReplicaReport;
-use cairn_types::{ChunkHandle, SerialNumber};
+use crate::stream_records::SealChunk;
+use cairn_protocol::{Recover, ReplicaReport};
+use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, ServerId, Term};
 
 const SIZE: u64 = 10;
 
@@ -117,6 +121,24 @@ fn who_is_away_or_damaged_may_have_what_the_others_lack_and_only_a_person_goes_o
     world.pass(600_000, &[3]);
     assert_eq!(decided(&world), SetDecision::NotNeeded);
     assert!(!seal(&mut world), "what is committed may still come");
+    // Two sound ones that lack it with one that is gone for good are a set that nobody wants.
+    let mut world = World::new(3);
+    stream(&mut world, 3);
+    let mut world = world.restarted(2);
+    for at in [1, 2] {
+        world.join(at, vec![told(1, (true, false))], vec![]);
+    }
+    world.pass(600_000, &[1, 2]);
+    assert_eq!(decided(&world), SetDecision::NotNeeded);
+    let wish = Recover { subject: handle().short(), ..Recover::default() };
+    let (answer, words) = world.with(|chunks, step| {
+        recover(&chunks.view(step.now, step.state), &wish).expect("a person may")
+    });
+    assert_eq!((answer.chosen.len(), words.len()), (1, 1));
+    let (at, word) = words[0];
+    let now = world.moment().time;
+    world.with(|chunks, _| chunks.fleet.choose(now, at, word));
+    assert_eq!(decided(&world), SetDecision::Set(vec![word.server]), "DS5");
     // All are here, and a start could not read one of them: nobody knows how far it had come.
     let mut world = World::new(3);
     stream(&mut world, 3);
@@ -129,4 +151,31 @@ fn who_is_away_or_damaged_may_have_what_the_others_lack_and_only_a_person_goes_o
     world.pass(60_000, &[1, 2, 3]);
     assert_eq!(decided(&world), SetDecision::LeftToPerson(server(3)));
     assert!(!seal(&mut world));
+}
+
+#[test]
+fn what_a_person_goes_on_without_is_lost_though_the_chunk_was_closed_whole() {
+    let mut world = World::new(3);
+    stream(&mut world, 3);
+    let version = ChunkVersion::of(Term::new(1), 90);
+    let seal = SealChunk { handle: handle(), version, set_size: 3, ..SealChunk::default() };
+    world.apply(seal);
+    let mut world = world.restarted(2);
+    // Images of before: nobody has what is logged.
+    for at in [1, 2, 3] {
+        world.join(at, vec![told(at.min(2), (false, false))], vec![]);
+    }
+    world.pass(600_000, &[1, 2, 3]);
+    let word = PersonsWord { server: server(3), insists: true };
+    let now = world.moment().time;
+    world.with(|chunks, _| chunks.fleet.choose(now, handle(), word));
+    assert_eq!(decided(&world), SetDecision::Set(vec![server(3)]));
+    let chunk = world.state.chunk(handle()).expect("there");
+    let held = |set: &[(ServerId, u64)]| {
+        let view = world.chunks.view(world.moment(), &world.state);
+        lost_bytes::held(&view, (handle(), &chunk), set)
+    };
+    assert_eq!(held(&[(server(3), 2 * SIZE)]), Some((2 * SIZE, 3 * SIZE)));
+    assert_eq!(held(&[(server(3), 3 * SIZE)]), None, "it has all of it");
+    assert_eq!(held(&[(server(1), SIZE), (server(2), SIZE)]), None, "nobody decided on these");
 }
