@@ -456,8 +456,18 @@ impl PiecesReader {
         sim.ask(self.client, ClientOp::Read { file, offset, size, fresh });
     }
 
-    fn took(&mut self, sim: &mut Simulation, read: PiecesRead, bytes: &Bytes) {
-        self.failures = 0;
+    fn took(&mut self, sim: &mut Simulation, mut read: PiecesRead, bytes: &Bytes) {
+        let file = self.file.borrow().id.expect("it was read");
+        let got = bytes.len() as u64;
+        let is_cut = (1..read.note.size).contains(&got) && sim.stream_file_excused(file);
+        if is_cut {
+            // It ends before what is lost (R41).
+            sim.reach("pieces of a stream read up to what is lost");
+            read.note.size = got;
+            self.failed(sim, file, "the rest is lost");
+        } else {
+            self.failures = 0;
+        }
         let note = ReadNote { until: sim.now(), ..read.note };
         let judged = {
             let file = self.file.borrow();
@@ -478,6 +488,23 @@ impl PiecesReader {
     }
 }
 
+impl PiecesReader {
+    /// A read failed: once the faults are over it has to work.
+    fn failed(&mut self, sim: &mut Simulation, file: EntryId, why: &str) {
+        if !sim.closing {
+            return;
+        }
+        self.failures += 1;
+        if self.failures == FAILURES_MAX {
+            self.over = true;
+            match sim.stream_file_excused(file) {
+                true => sim.reach("reader of pieces excused: no intact replica is alive"),
+                false => sim.fail("it_heals", format!("reading {NAME}: {why}")),
+            }
+        }
+    }
+}
+
 impl Workload for PiecesReader {
     fn start(&mut self, sim: &mut Simulation) {
         sim.rest(500);
@@ -488,20 +515,12 @@ impl Workload for PiecesReader {
             (Some(read), Ok(OpOutput::Bytes(bytes, _))) => self.took(sim, read, &bytes),
             (None, Ok(_)) => self.is_open = true,
             (Some(_), Ok(other)) => panic!("pieces are read, and come to {other:?}"),
-            (_, Err(failure)) if sim.closing => {
-                self.failures += 1;
-                if self.failures == FAILURES_MAX {
-                    self.over = true;
-                    let file = self.file.borrow().id.expect("it was read");
-                    match sim.stream_file_excused(file) {
-                        true => sim.reach("reader of pieces excused: no intact replica is alive"),
-                        false => {
-                            sim.fail("it_heals", format!("reading {NAME}: {}", told(&failure)))
-                        }
-                    }
+            (_, Err(failure)) => {
+                let file = self.file.borrow().id;
+                if let Some(file) = file {
+                    self.failed(sim, file, &told(&failure));
                 }
             }
-            (_, Err(_)) => {}
         }
         sim.rest(REST_MS);
     }
