@@ -2,7 +2,7 @@
 
 mod cell;
 
-use cell::{Cell, KilledOnDrop, await_until};
+use cell::{Cell, KilledOnDrop, await_until, guide};
 use serde_json::Value;
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,6 +10,24 @@ use std::process::Stdio;
 
 fn sample(cell: &Cell) -> Value {
     cell.json(&["top"])
+}
+
+#[test]
+fn every_command_of_the_guides_page_does_what_it_says() {
+    let cell = Cell::start(3);
+    cell.ok_with(["put", "-", "/file"], b"it has all its replicas");
+    await_until("all is well", || cell.run(["status", "--check"]).code() == 0);
+    let told = guide::run_page(&cell, include_str!("../../../docs/guide/seeing-it.md"));
+    let [told] = &told[..] else { panic!("{told:?}") };
+    let sample = told.lines().next().expect("a sample first");
+    let sample: Value = serde_json::from_str(sample).expect("JSON");
+    for field in ["requests", "traffic", "health", "job_count", "servers", "busiest_clients"] {
+        assert!(!sample[field].is_null(), "{field}: {sample}");
+    }
+    assert_eq!(sample["health"], "healthy", "{sample}");
+    for word in ["chunks   1: all well", "/: 0 chunks", " live ", "no jobs"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
 }
 
 #[test]
