@@ -26,8 +26,9 @@ pub enum Operation {
         /// What.
         request: Request,
     },
-    /// Reads up to `size` bytes. Fewer come only where the file ends (R19). With `fresh`, only
-    /// at versions that the master has confirmed since (what a record reader wants to skip).
+    /// Reads up to `size` bytes. Fewer come only where the file ends (R19), or a stream has lost
+    /// what is behind (R41). With `fresh`, only at versions that the master has confirmed since
+    /// (what a record reader wants to skip).
     Read {
         /// Which file.
         file: EntryId,

@@ -47,8 +47,10 @@ impl File {
         }
     }
 
-    /// Reads `size` bytes from `offset`; fewer only where the file ends. Holes, and the rest of a
-    /// chunk that appends have left, read as zeros (§3.3). Every byte has passed its checksum.
+    /// Reads `size` bytes from `offset`; fewer only where the file ends. In a stream that has lost
+    /// some of them this fails (`LostBytes`), though it could read what stands before. Holes, and
+    /// the rest of a chunk that appends have left, read as zeros (§3.3). Every byte has passed its
+    /// checksum.
     ///
     /// # Errors
     /// `NotFound`; no good replica of a chunk answers within the deadline. Nothing has happened.
@@ -61,9 +63,19 @@ impl File {
     /// ```
     pub async fn read_at(&self, offset: u64, size: u64) -> Result<Bytes, Error> {
         let file = self.open.entry.id;
-        let read = Operation::Read { file, offset, size, fresh: false };
-        let (pieces, _) = self.open.take_read(self.open.link.run(read).await?)?;
-        Ok(joined(pieces))
+        let (mut all, mut got) = (Vec::new(), 0);
+        loop {
+            let (offset, size) = (offset.saturating_add(got), size - got);
+            let read = Operation::Read { file, offset, size, fresh: false };
+            let (pieces, end) = self.open.take_read(self.open.link.run(read).await?)?;
+            let more: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+            all.extend(pieces);
+            got += more;
+            // A read of a stream ends before what is lost (R41): the next one says so.
+            if end || more >= size || more == 0 {
+                return Ok(joined(all));
+            }
+        }
     }
 
     /// Whether any bytes that were read through this handle, its clones or its readers came from
@@ -90,6 +102,12 @@ impl File {
     #[must_use]
     pub fn holes_read(&self) -> HolesRead {
         self.open.holes().clone()
+    }
+
+    /// How many bytes these are.
+    #[must_use]
+    pub fn bytes_passed_over(&self) -> u64 {
+        self.open.holes().bytes()
     }
 
     /// Writes `bytes` at `offset`; done when every replica holds them (§3.1), on disk where the

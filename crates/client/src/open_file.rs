@@ -36,13 +36,15 @@ pub struct HolesRead {
     /// In order, none beside another: where each begins in the file, and where it ends. Of very
     /// many the first so many that were met.
     ranges: BTreeMap<u64, u64>,
+    /// Bytes of those that had no room, each time that they were met.
+    more: u64,
 }
 
 impl HolesRead {
     /// Bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|(from, to)| to - from).sum()
+        self.ranges.iter().map(|(from, to)| to - from).sum::<u64>().saturating_add(self.more)
     }
 
     /// Where they were in the file, in order: each range's start and end.
@@ -62,6 +64,8 @@ impl HolesRead {
         }
         if self.ranges.len() < HOLES_KEPT_MAX {
             self.ranges.insert(from, to);
+        } else {
+            self.more = self.more.saturating_add(to - from);
         }
     }
 }

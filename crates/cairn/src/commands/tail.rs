@@ -196,7 +196,7 @@ struct FollowerWarnings {
 impl FollowerWarnings {
     /// Warns where there is more to warn of.
     fn heed(&mut self, from: &RemotePath, file: &File) {
-        let (doubted, passed) = (file.is_doubted(), file.holes_read().bytes());
+        let (doubted, passed) = (file.is_doubted(), file.bytes_passed_over());
         if (doubted && !self.doubted) || passed > self.passed {
             warn_of_doubts(from, file);
         }

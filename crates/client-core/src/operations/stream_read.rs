@@ -84,6 +84,7 @@ impl StreamRead {
             let why = "the file was closed while it was read";
             return Poll::Ready(Err(Failure::not_done(ErrorCode::Invalid, why)));
         };
+        self.ended = false;
         let parts = known.parts(self.offset, self.end, self.newer_than);
         let known_to = parts.last().map_or(self.offset, |last| last.offset + last.size);
         if known_to < self.end {
@@ -120,7 +121,7 @@ impl StreamRead {
                 return Poll::Ready(Err(is_lost(&part)));
             }
             // What stands before it is read.
-            (self.end, self.ended) = (part.offset, false);
+            self.end = part.offset;
             return self.locate(cx);
         }
         let parts = parts.into_iter().flat_map(|part| {

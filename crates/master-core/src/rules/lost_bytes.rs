@@ -11,8 +11,9 @@ use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::{ChunkHandle, Layout, ServerId};
 
-/// Extents of a file that are looked at for what was committed of one chunk.
-const LOOKED_AT_MAX: usize = 1 << 16;
+/// Extents of a file that are looked at for what was committed of one chunk: some milliseconds. Of
+/// a file of more, which is not settled, it is not known.
+const LOOKED_AT_MAX: usize = 1 << 17;
 /// Files of a chunk of which that is asked.
 const FILES_MAX: usize = 4;
 /// Chunks that have lost some of which it is looked whether only deleted files have them.
@@ -38,16 +39,24 @@ pub(crate) fn held(
     (least < committed).then_some((least, committed))
 }
 
-/// How far into a chunk the extents of its files reach; zero of one that is no stream's.
+/// How far into a chunk the extents of its files reach; zero of one that is no stream's, and where
+/// that is not known.
 fn committed_of(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> u64 {
     let files = view.state.sharing().files_of(handle, chunk).take(FILES_MAX);
     let is_stream =
         |file: &_| view.state.entry(*file).is_some_and(|entry| entry.layout == Layout::Stream);
-    let extents = files
-        .filter(is_stream)
-        .flat_map(|file| view.state.streams().extents_from(file, 0).take(LOOKED_AT_MAX));
-    let its = extents.filter(|extent| extent.index == chunk.index);
-    its.map(|extent| extent.chunk_offset + extent.size).max().unwrap_or(0)
+    let reach_of = |file| {
+        let mut extents = view.state.streams().extents_from(file, 0).enumerate();
+        let reach = extents.try_fold(0, |reach, (number, extent)| match number < LOOKED_AT_MAX {
+            true if extent.index == chunk.index => {
+                Some((extent.chunk_offset + extent.size).max(reach))
+            }
+            true => Some(reach),
+            false => None,
+        });
+        reach.unwrap_or(0)
+    };
+    files.filter(is_stream).map(reach_of).max().unwrap_or(0)
 }
 
 /// How many chunks have lost some, and are no holes (LB2).

@@ -62,9 +62,10 @@ impl LostTails {
     }
 
     /// So much of a chunk is left, of so much that was committed: nothing is lost where that is
-    /// all of it, and what was a hole is one no more.
+    /// all of it, and what was a hole is one no more. Where more is lost than a person has made a
+    /// hole of, a person says it anew.
     pub(super) fn set(&mut self, handle: ChunkHandle, (held, committed): (u64, u64)) {
-        let is_hole = self.holes.contains(&key(handle));
+        let is_hole = self.get(handle).is_some_and(|before| before.is_hole && held >= before.held);
         self.remove(handle);
         if held < committed {
             let map = if is_hole { &mut self.holes } else { &mut self.lost };

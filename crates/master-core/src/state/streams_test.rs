@@ -327,13 +327,15 @@ fn what_a_chunk_has_lost_is_noted_until_a_server_brings_it_back_and_a_person_may
         assert!(matches!(world.apply(skip), Applied::Changed(_)), "it may come twice");
         assert_eq!(told(&world), (lost(20, true), 0), "a person knows");
     }
-    world.apply(set(904, Some(10)));
-    assert_eq!(told(&world), (lost(10, true), 0));
-    world.apply(set(905, Some(30)));
+    world.apply(set(904, Some(25)));
+    assert_eq!(told(&world), (lost(25, true), 0));
+    world.apply(set(914, Some(10)));
+    assert_eq!(told(&world), (lost(10, false), 1), "a person has not seen that");
+    world.apply(set(915, Some(30)));
     assert_eq!(told(&world), (None, 0), "all of it is back");
-    world.apply(set(906, Some(20)));
+    world.apply(set(916, Some(20)));
     assert_eq!(told(&world), (None, 0), "nothing says how much was committed");
-    world.apply(SetVersion { committed: Some(30), ..set(907, Some(20)) });
+    world.apply(SetVersion { committed: Some(30), ..set(917, Some(20)) });
     assert_eq!(told(&world), (lost(20, false), 1), "it was closed when it lost that");
 }
 
@@ -515,17 +517,15 @@ fn live_through(seed: u64) -> World {
             }
             (4, _) if !chunks.is_empty() => {
                 let handle = *random.pick(&chunks).expect("one");
-                let row = world.state.streams().open_chunk(handle);
-                let serial = row.map_or(0, |row| row.serial.get()) + random.below(2);
-                if random.chance(300) {
-                    world.seal_with_less(&mut random, handle);
-                } else {
-                    world.seal(handle, serial.saturating_sub(random.below(2)));
-                }
+                world.seal_somehow(&mut random, handle);
             }
             (8, _) if !chunks.is_empty() => {
                 let handle = *random.pick(&chunks).expect("one");
                 world.change_lost(&mut random, handle);
+            }
+            (5, _) if !chunks.is_empty() => {
+                let handle = *random.pick(&chunks).expect("one");
+                world.apply(AbandonChunk { handle, ..AbandonChunk::default() });
             }
             (7, _) if world.state.entry(FILE).is_some_and(|it| it.length > 0) => {
                 // Anywhere, as an exclusive holder's; where some of it is written, nothing is done.
@@ -581,9 +581,15 @@ proptest! {
 }
 
 impl World {
-    /// The set that was decided on has less, perhaps.
-    fn seal_with_less(&mut self, random: &mut Random, handle: ChunkHandle) {
-        let length = self.state.streams().open_chunk(handle).map_or(0, |row| row.length);
+    /// By those that have all of it, or not; or a set that was decided on has less, perhaps.
+    fn seal_somehow(&mut self, random: &mut Random, handle: ChunkHandle) {
+        let row = self.state.streams().open_chunk(handle);
+        if !random.chance(300) {
+            let serial = row.map_or(0, |row| row.serial.get()) + random.below(2);
+            self.seal(handle, serial.saturating_sub(random.below(2)));
+            return;
+        }
+        let length = row.map_or(0, |row| row.length);
         let (held, version) = (Some(random.below(length + 2)), self.fresh());
         let version = ChunkVersion::of(TERM, version);
         self.apply(SealChunk { handle, version, held, ..SealChunk::default() });

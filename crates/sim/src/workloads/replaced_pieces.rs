@@ -459,7 +459,12 @@ impl PiecesReader {
     fn took(&mut self, sim: &mut Simulation, mut read: PiecesRead, bytes: &Bytes) {
         let file = self.file.borrow().id.expect("it was read");
         let got = bytes.len() as u64;
-        let is_cut = (1..read.note.size).contains(&got) && sim.stream_file_excused(file);
+        let next = {
+            let observer = sim.observer.borrow();
+            observer.ledger.streams.at(file, read.note.offset + got).cloned()
+        };
+        let is_lost = next.is_some_and(|next| sim.bundle_is_lost(&next));
+        let is_cut = (1..read.note.size).contains(&got) && is_lost;
         if is_cut {
             // It ends before what is lost (R41).
             sim.reach("pieces of a stream read up to what is lost");

@@ -16,13 +16,15 @@ pub(super) struct LostBytes<'a> {
     cell: &'a Cell,
     /// Holes are made of them.
     skips: bool,
+    /// Why a hole could not be made, the first time.
+    refused: Option<CliError>,
     /// Of each file that was looked at; none of one that is there no more.
     files: BTreeMap<String, Option<(Stream, Vec<LostRange>)>>,
 }
 
 impl<'a> LostBytes<'a> {
     pub(super) fn new(cell: &'a Cell, skips: bool) -> Self {
-        Self { cell, skips, files: BTreeMap::new() }
+        Self { cell, skips, refused: None, files: BTreeMap::new() }
     }
 
     /// What a chunk has lost; readers pass over it from now on, if that is wanted.
@@ -49,7 +51,18 @@ impl<'a> LostBytes<'a> {
             let code = if harmless { FindingCode::Hole } else { FindingCode::LostBytes };
             return Ok(Finding::of(&chunk, code, what));
         };
-        let becomes_hole = self.skips && !is_hole && skip(stream, &chunk).await?;
+        let skipped = match self.skips && !is_hole {
+            true => skip(stream, &chunk).await,
+            false => Ok(false),
+        };
+        let becomes_hole = match skipped {
+            Ok(becomes_hole) => becomes_hole,
+            // The others are looked at all the same.
+            Err(error) => {
+                self.refused.get_or_insert(error);
+                false
+            }
+        };
         let ranges = ranges.iter().filter(|range| range.handle == chunk.handle);
         let ranges = joined(ranges.map(|range| (range.offset, range.end)).collect());
         let is_gone = ranges.is_empty();
@@ -66,6 +79,14 @@ impl<'a> LostBytes<'a> {
             ),
         };
         Ok(Finding::of(&chunk, code, format!("{what}; {how}")))
+    }
+
+    /// Fails where a hole was wanted and could not be made.
+    ///
+    /// # Errors
+    /// Why, of the first.
+    pub(super) fn end(self) -> Result<(), CliError> {
+        self.refused.map_or(Ok(()), Err)
     }
 
     async fn open(&self, path: &str) -> Result<Option<(Stream, Vec<LostRange>)>, CliError> {

@@ -82,8 +82,8 @@ pub(crate) async fn run(
     let reading = arguments.data.then(|| ReadPace::new(arguments.rate.map(MemorySize::bytes)));
     let checker = Checker::new(&cell, under.is_none(), reading).await?;
     let mut tally = Tally::default();
-    let lost = LostBytes::new(&cell, arguments.skip_lost);
-    let handles = check_chunks(&checker, lost, under.as_ref(), (output, &mut tally)).await?;
+    let mut lost = LostBytes::new(&cell, arguments.skip_lost);
+    let handles = check_chunks(&checker, &mut lost, under.as_ref(), (output, &mut tally)).await?;
     if under.is_none() {
         for finding in unreferenced::find(&checker, &handles).await? {
             finding.tell(output)?;
@@ -95,13 +95,14 @@ pub(crate) async fn run(
         await_repair(&checker, &mut tally).await?;
     }
     tell_summary(&arguments, &tally, output)?;
+    lost.end()?;
     verdict(&tally)
 }
 
 /// Checks every chunk, page by page; tells what is found, and which there are.
 async fn check_chunks(
     checker: &Checker,
-    mut lost: LostBytes<'_>,
+    lost: &mut LostBytes<'_>,
     under: Option<&CellPath>,
     (output, tally): (&Output, &mut Tally),
 ) -> Result<Vec<ChunkHandle>, CliError> {
