@@ -6,11 +6,9 @@ mod cell;
 use cairn_client::CreateOptions;
 use cairn_testkit::chunk_files;
 use cell::library::{client, path, runtime};
-use cell::{Cell, await_until, patient};
+use cell::{Cell, await_until, flip, patient};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// Bytes that differ from block to block.
@@ -28,13 +26,6 @@ fn replica_files(cell: &Cell) -> Vec<Vec<(usize, PathBuf)>> {
         }
     }
     all.into_values().collect()
-}
-
-fn flip(path: &PathBuf, offset: u64) {
-    let file = File::options().read(true).write(true).open(path).expect("opens");
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, offset).expect("reads");
-    file.write_all_at(&[byte[0] ^ 1], offset).expect("writes");
 }
 
 /// What is found, the summary, and the exit code.

@@ -8,7 +8,10 @@ use cairn_protocol::ErrorCode;
 use cairn_testkit::MastersPlan;
 use cell::library::{client, path, runtime};
 use cell::row::{Row, judge};
-use cell::{Cell, Finished, KilledOnDrop, SETTINGS, await_output, await_until, feed, guide, run};
+use cell::{
+    Cell, Finished, KilledOnDrop, SETTINGS, await_output, await_until, committed_of, feed, guide,
+    run,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,15 +26,6 @@ fn cell_with_stream(servers: usize) -> Cell {
 /// How many records a producer has in the stream.
 fn committed(cell: &Cell, producer: &str) -> u64 {
     committed_of(cell, "/s", producer)
-}
-
-fn committed_of(cell: &Cell, stream: &str, producer: &str) -> u64 {
-    let text = cell.ok(["--json", "producers", stream]);
-    let all = text.lines().map(|line| {
-        serde_json::from_str::<serde_json::Value>(line).expect("a value for each producer")
-    });
-    let number = all.filter(|one| one["producer"] == producer).map(|one| one["number"].as_u64());
-    number.flatten().next().unwrap_or_default()
 }
 
 /// Every line that was to be in the stream is there once, each producer's in their order.

@@ -4,20 +4,13 @@
 mod cell;
 
 use cairn_testkit::copy_tree;
-use cell::{Cell, Finished, KilledOnDrop, await_until, feed};
+use cell::{Cell, Finished, KilledOnDrop, await_until, committed_of, feed};
 use std::fs::remove_dir_all;
 use std::process::Stdio;
 
-/// How many records the producer has in the stream.
-fn committed(cell: &Cell) -> u64 {
-    let told = cell.run(["--json", "producers", "/s"]).text();
-    let told: serde_json::Value = serde_json::from_str(told.trim()).unwrap_or_default();
-    told["number"].as_u64().unwrap_or_default()
-}
-
 fn append(cell: &Cell, child: &mut KilledOnDrop, line: &str, number: u64) {
     feed(&mut child.0, format!("{line}\n").as_bytes());
-    await_until("it is committed", || committed(cell) == number);
+    await_until("it is committed", || committed_of(cell, "/s", "p") == number);
 }
 
 fn all_of(told: &Finished) -> String {
@@ -77,6 +70,14 @@ fn what_all_servers_have_lost_is_named_and_passed_over_once_a_person_has_said_so
     assert_eq!(second.code(), 9, "{}", all_of(&second));
     assert!(cell.ok(["explain", "/s"]).contains("were committed, and are lost"));
     assert_eq!(cell.json(&["stat", "--chunks", "/s"])["chunks"][0]["lost"]["is_hole"], false);
+    // What only deleted files have lost ails nobody.
+    cell.ok(["rm", "/s"]);
+    cell.ok(["rm", "/theirs/s"]);
+    await_until("nobody is told of it", || !cell.ok(["status"]).contains("LOST_BYTES"));
+    let told = cell.run(["fsck"]);
+    assert!(told.code() != 9 && told.text().contains("the file is deleted"), "{}", all_of(&told));
+    cell.ok(["undelete", "/s"]);
+    assert!(cell.ok(["status"]).contains("LOST_BYTES"));
     // A person says so, of a file.
     let told = cell.run(["fsck", "--skip-lost"]);
     assert_eq!(told.code(), 2, "{}", all_of(&told));
@@ -101,8 +102,6 @@ fn what_all_servers_have_lost_is_named_and_passed_over_once_a_person_has_said_so
     let got = cell.local("got");
     cell.ok(["get", "/s", &got.display().to_string()]);
     assert_eq!(std::fs::read(&got).expect("got"), b"one\nthree\n");
-    // Of a deleted file nobody reads it.
-    cell.ok(["rm", "/theirs/s"]);
     cell.ok(["snapshot", "/s", "/copy"]);
     assert_eq!(cell.ok(["cat", "/copy"]), "one\nthree\n", "its copy has the hole, too");
 }

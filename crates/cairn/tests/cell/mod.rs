@@ -16,6 +16,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use tempfile::TempDir;
@@ -227,4 +228,20 @@ pub(crate) fn await_output(path: &Path, wanted: &str) {
 pub(crate) fn feed(child: &mut Child, bytes: &[u8]) {
     let stdin = child.stdin.as_mut().expect("piped");
     stdin.write_all(bytes).and_then(|()| stdin.flush()).expect("it reads");
+}
+
+/// How many records a producer has in a stream.
+pub(crate) fn committed_of(cell: &Cell, stream: &str, producer: &str) -> u64 {
+    let text = cell.ok(["--json", "producers", stream]);
+    let all = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("one each line"));
+    let number = all.filter(|one| one["producer"] == producer).map(|one| one["number"].as_u64());
+    number.flatten().next().unwrap_or_default()
+}
+
+/// A bit of a file is another from now on.
+pub(crate) fn flip(path: &Path, offset: u64) {
+    let file = File::options().read(true).write(true).open(path).expect("opens");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).expect("reads");
+    file.write_all_at(&[byte[0] ^ 1], offset).expect("writes");
 }
