@@ -78,7 +78,7 @@ pub(crate) async fn run(
             }
             let why = format!(
                 "it is committed, {epoch}, and lost: it was in bytes {offset} to {end}, which no \
-                 server has any more"
+                 server of its chunk has any more"
             );
             let advice = "readers pass over it, since a person said so ('cairn fsck --skip-lost')";
             return Err(CliError::new(doing(), Cause::new(Exit::Damaged, why, advice)));

@@ -32,7 +32,7 @@ pub(crate) enum FindingCode {
     Stale,
     /// The server did not answer.
     NotAsked,
-    /// A stream has lost what was committed: no server has it any more.
+    /// A stream has lost what was committed: no server of the chunk has it any more.
     LostBytes,
     /// The same, and a person has made a hole of it.
     Hole,
@@ -102,8 +102,8 @@ impl FindingCode {
 
     /// Whether nothing is the worse for it: it goes by itself, or a person knows of it.
     fn is_harmless(self) -> bool {
-        let itself = matches!(self, Self::Stale | Self::Unreferenced | Self::LostAndFound);
-        itself || self == Self::Hole
+        let goes = matches!(self, Self::Stale | Self::Unreferenced);
+        goes || matches!(self, Self::Hole | Self::LostAndFound)
     }
 }
 
@@ -226,7 +226,7 @@ pub(crate) struct Tally {
     pub(crate) to_repair: BTreeSet<ChunkHandle>,
     /// A server was not asked.
     pub(crate) doubtful: bool,
-    /// A stream has lost bytes.
+    /// A stream that is not deleted has lost bytes.
     pub(crate) lacks_bytes: bool,
 }
 
@@ -234,7 +234,6 @@ impl Tally {
     pub(crate) fn note(&mut self, finding: &Finding) {
         self.findings += 1;
         self.doubtful |= finding.code == FindingCode::NotAsked;
-        self.lacks_bytes |= finding.code == FindingCode::LostBytes;
     }
 
     pub(crate) fn count(&mut self, chunk: &CheckedChunk) {
@@ -243,6 +242,8 @@ impl Tally {
         self.bytes += chunk.bytes;
         self.lacking += u64::from(chunk.good + chunk.resting() < chunk.goal);
         self.lost += u64::from(chunk.is_lost());
+        let lacks_bytes = chunk.findings.iter().any(|it| it.code == FindingCode::LostBytes);
+        self.lacks_bytes |= lacks_bytes && !chunk.deleted;
         self.beyond_repair += u64::from(chunk.is_beyond_repair());
         if chunk.is_to_repair() {
             self.to_repair.insert(chunk.handle);

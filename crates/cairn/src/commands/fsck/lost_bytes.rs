@@ -11,6 +11,9 @@ use std::fmt::Write;
 /// Ranges that one line names.
 const NAMED_MAX: usize = 4;
 
+/// Files that are open at once.
+const FILES_MAX: usize = 64;
+
 /// Finds out where in their files the lost bytes of chunks are.
 pub(super) struct LostBytes<'a> {
     cell: &'a Cell,
@@ -30,7 +33,7 @@ impl<'a> LostBytes<'a> {
     /// What a chunk has lost; readers pass over it from now on, if that is wanted.
     ///
     /// # Errors
-    /// No master answers, or does not allow it.
+    /// No master answers.
     pub(super) async fn find(&mut self, mut chunk: ListedChunk) -> Result<Finding, CliError> {
         if chunk.unnamed {
             let doing = || "asking the master whose chunk it is".to_owned();
@@ -41,14 +44,16 @@ impl<'a> LostBytes<'a> {
             unreachable!("it is asked of chunks that have lost some")
         };
         if !self.files.contains_key(&chunk.path) {
+            if self.files.len() >= FILES_MAX {
+                self.files.clear();
+            }
             let file = self.open(&chunk.path).await?;
             self.files.insert(chunk.path.clone(), file);
         }
         let file = self.files.get(&chunk.path).and_then(Option::as_ref);
         let Some((stream, ranges)) = file else {
             let what = format!("bytes {held} to {committed} of the chunk are lost");
-            let harmless = is_hole || chunk.deleted;
-            let code = if harmless { FindingCode::Hole } else { FindingCode::LostBytes };
+            let code = if is_hole { FindingCode::Hole } else { FindingCode::LostBytes };
             return Ok(Finding::of(&chunk, code, what));
         };
         let skipped = match self.skips && !is_hole {
@@ -67,16 +72,17 @@ impl<'a> LostBytes<'a> {
         let ranges = joined(ranges.map(|range| (range.offset, range.end)).collect());
         let is_gone = ranges.is_empty();
         let what = ranges_text(&ranges);
-        let (code, how) = match (is_hole, becomes_hole) {
-            (true, _) => (FindingCode::Hole, "readers pass over them"),
-            (_, true) => (FindingCode::Hole, "readers pass over them from now on"),
-            _ if is_gone => (FindingCode::Hole, "'fsck FILE --skip-lost' ends that"),
-            _ if chunk.deleted => (FindingCode::Hole, "the file is deleted"),
-            _ => (
-                FindingCode::LostBytes,
+        let is_lost = !is_hole && !becomes_hole;
+        let code = if is_lost { FindingCode::LostBytes } else { FindingCode::Hole };
+        let how = match (is_hole, becomes_hole) {
+            (true, _) => "readers pass over them",
+            (_, true) => "readers pass over them from now on",
+            _ if chunk.deleted => "the file is deleted",
+            _ if is_gone => "'fsck FILE --skip-lost' ends that",
+            _ => {
                 "readers fail there: 'fsck FILE --skip-lost' lets them pass over it, unless \
-                 'cairn explain' names a server that keeps them",
-            ),
+                 'cairn explain' names a server that keeps them"
+            }
         };
         Ok(Finding::of(&chunk, code, format!("{what}; {how}")))
     }
