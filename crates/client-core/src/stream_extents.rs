@@ -125,8 +125,10 @@ impl StreamExtents {
             self.extents.clear();
             self.chunks.clear();
         }
+        let lost: BTreeMap<ChunkHandle, LostTail> =
+            lost.into_iter().map(|lost| (lost.handle, lost)).collect();
         for locations in chunks {
-            let lost = lost.iter().find(|lost| lost.handle == locations.handle).copied();
+            let lost = lost.get(&locations.handle).copied();
             self.learn_chunk(locations, lost, question);
         }
         for extent in extents {

@@ -34,7 +34,7 @@ pub enum RecordPlace {
         /// Why it could not be read.
         error: Error,
     },
-    /// All else could be read: it begins in this range, which is lost and a hole.
+    /// All else could be read: it begins in this range, which is lost and a range.
     Lost {
         /// Where the range begins.
         offset: u64,
@@ -56,7 +56,7 @@ pub enum RecordEpoch {
 
 /// A range that could not be read.
 #[derive(Clone, Debug)]
-struct Hole {
+struct UnreadRange {
     offset: u64,
     end: u64,
     error: Error,
@@ -66,7 +66,7 @@ struct Hole {
 struct RecordSearch<'a> {
     stream: &'a Stream,
     producer: ProducerId,
-    holes: Vec<Hole>,
+    unread: Vec<UnreadRange>,
     /// Where the last record of the producer was met that has a lower number.
     before: u64,
 }
@@ -91,7 +91,7 @@ impl Stream {
         }
         let producer = framed_as(&known.name, known.producer);
         let length = self.length().await?;
-        let mut search = RecordSearch { stream: self, producer, holes: Vec::new(), before: 0 };
+        let mut search = RecordSearch { stream: self, producer, unread: Vec::new(), before: 0 };
         search.find(number, length).await.map(Some)
     }
 }
@@ -131,16 +131,16 @@ impl RecordSearch<'_> {
             Some((there, offset)) if there == number => return Ok(RecordPlace::At(offset)),
             found => behind = found.map_or(behind, |(_, offset)| offset),
         }
-        let may_have = |hole: &&Hole| hole.end > low && hole.offset < behind;
+        let may_have = |range: &&UnreadRange| range.end > low && range.offset < behind;
         // What was passed over in looking for this one (R41), behind the last record before it.
         let low = low.max(self.before);
         let passed = self.stream.file().holes_read();
         let passed = passed.ranges().filter(|(from, to)| *to > low && *from < behind);
-        let hole = self.holes.iter().filter(may_have).min_by_key(|hole| hole.offset);
-        if let (None, Some((offset, end))) = (hole, passed.min()) {
+        let range = self.unread.iter().filter(may_have).min_by_key(|range| range.offset);
+        if let (None, Some((offset, end))) = (range, passed.min()) {
             return Ok(RecordPlace::Lost { offset, end });
         }
-        Ok(hole.map_or(RecordPlace::Unknown, |Hole { offset, end, error }| {
+        Ok(range.map_or(RecordPlace::Unknown, |UnreadRange { offset, end, error }| {
             RecordPlace::Unreadable { offset: *offset, end: *end, error: error.clone() }
         }))
     }
@@ -154,8 +154,8 @@ impl RecordSearch<'_> {
     ) -> Result<Option<(u64, u64)>, Error> {
         let mut at = from;
         while at < to {
-            if let Some(hole) = self.holes.iter().find(|it| (it.offset..it.end).contains(&at)) {
-                at = hole.end;
+            if let Some(range) = self.unread.iter().find(|it| (it.offset..it.end).contains(&at)) {
+                at = range.end;
                 continue;
             }
             let stopped_at = match self.scan(self.stream.records(at).until(to), at_least).await {
@@ -173,7 +173,7 @@ impl RecordSearch<'_> {
                 Ok(None) => {}
                 Err((offset, error)) => {
                     let offset = offset.max(stopped_at);
-                    self.holes.push(Hole { offset, end, error });
+                    self.unread.push(UnreadRange { offset, end, error });
                 }
             }
             at = end;

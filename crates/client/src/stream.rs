@@ -25,7 +25,7 @@ pub struct StreamSplit {
     pub end: u64,
 }
 
-/// A range of a stream that a power failure took from every server that had it.
+/// A range of a stream that no server of its chunk has any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostRange {
     /// Where it begins.
@@ -183,11 +183,11 @@ impl Stream {
             for extent in &page.extents {
                 let tail = page.lost.iter().find(|tail| tail.handle == extent.handle);
                 let Some(tail) = tail else { continue };
-                let left = tail.held.saturating_sub(extent.chunk_offset).min(extent.size);
-                let (offset, end) = (extent.offset + left, extent.offset + extent.size);
-                if offset < end {
-                    let (handle, is_hole) = (tail.handle, tail.is_hole);
-                    lost.push(LostRange { offset, end, handle, is_hole });
+                let size = tail.lost_of(extent.chunk_offset, extent.size);
+                let end = extent.offset.saturating_add(extent.size);
+                if size > 0 {
+                    let (offset, handle) = (end.saturating_sub(size), tail.handle);
+                    lost.push(LostRange { offset, end, handle, is_hole: tail.is_hole });
                 }
             }
         }

@@ -256,6 +256,15 @@ cairn_types::message! {
         4 => is_hole: bool,
     }
 }
+
+impl LostTail {
+    /// How many bytes are lost of so many from there on in the chunk: its last ones.
+    #[must_use]
+    pub fn lost_of(&self, chunk_offset: u64, size: u64) -> u64 {
+        size - self.held.saturating_sub(chunk_offset).min(size)
+    }
+}
+
 cairn_types::message! {
     /// A person makes a hole of what a chunk of that file has lost (`LostTail`), for all files that
     /// have the chunk. What the file has of it reads as zeros from then on.

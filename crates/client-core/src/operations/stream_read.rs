@@ -35,6 +35,13 @@ enum ReadPart {
     Hole(HoleRead),
 }
 
+/// The end of a part of an extent, which its chunk has lost.
+#[derive(Clone, Copy, Debug)]
+struct LostPart {
+    part: ExtentPart,
+    tail: LostTail,
+}
+
 /// The range, and what has been read of it.
 #[derive(Debug)]
 pub(crate) struct StreamRead {
@@ -104,19 +111,19 @@ impl StreamRead {
                 }
             }
         }
+        let of = |part: ExtentPart| (part, lost_of(known, &part));
+        let parts: Vec<(ExtentPart, Option<LostPart>)> = parts.into_iter().map(of).collect();
+        let all_lost = || parts.iter().filter_map(|(_, lost)| *lost);
         // RE1
         let now = cx.client.now;
-        let is_old = |part: &ExtentPart| {
-            let lost = lost_of(known, part);
-            lost.is_some_and(|(_, lost)| !known.is_lost_by_now(&lost, now, self.began))
-        };
-        if self.newer_than < self.began && parts.iter().any(is_old) {
+        let is_old = |lost: LostPart| !known.is_lost_by_now(&lost.tail, now, self.began);
+        if self.newer_than < self.began && all_lost().any(is_old) {
             self.newer_than = self.began;
             return self.locate(cx);
         }
         // RE2. R41 broken: nobody has to say that it is a hole.
-        let lost = parts.iter().find_map(|part| lost_of(known, part).filter(|(_, it)| !it.is_hole));
-        if let Some((part, _)) = lost.filter(|_| !broken(Rule::R41)) {
+        let lost = all_lost().find(|lost| !lost.tail.is_hole && !broken(Rule::R41));
+        if let Some(LostPart { part, .. }) = lost {
             if part.offset == self.offset {
                 return Poll::Ready(Err(is_lost(&part)));
             }
@@ -124,8 +131,8 @@ impl StreamRead {
             self.end = part.offset;
             return self.locate(cx);
         }
-        let parts = parts.into_iter().flat_map(|part| {
-            let lost = lost_of(known, &part).map(|(lost, _)| lost);
+        let parts = parts.into_iter().flat_map(|(part, lost)| {
+            let lost = lost.map(|lost| lost.part);
             let size = part.size - lost.map_or(0, |lost| lost.size);
             let whole = (size > 0).then_some((ExtentPart { size, ..part }, false));
             whole.into_iter().chain(lost.map(|lost| (lost, true)))
@@ -223,12 +230,13 @@ impl StreamRead {
 }
 
 /// What of a part its chunk has lost (R41), if it has lost some of it.
-fn lost_of(known: &StreamExtents, part: &ExtentPart) -> Option<(ExtentPart, LostTail)> {
-    let lost = known.lost(part.handle)?;
-    let whole = lost.held.saturating_sub(part.chunk_offset);
-    let (offset, chunk_offset) = (part.offset + whole, part.chunk_offset + whole);
-    let size = part.size.checked_sub(whole).filter(|size| *size > 0)?;
-    Some((ExtentPart { offset, size, chunk_offset, ..*part }, lost))
+fn lost_of(known: &StreamExtents, part: &ExtentPart) -> Option<LostPart> {
+    let tail = known.lost(part.handle)?;
+    let size = tail.lost_of(part.chunk_offset, part.size);
+    let left = part.size - size;
+    let (offset, chunk_offset) = (part.offset + left, part.chunk_offset + left);
+    let part = ExtentPart { offset, size, chunk_offset, ..*part };
+    (size > 0).then_some(LostPart { part, tail })
 }
 
 fn is_lost(part: &ExtentPart) -> Failure {

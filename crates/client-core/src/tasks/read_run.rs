@@ -150,7 +150,8 @@ impl ReadRun {
             return Poll::Pending;
         }
         // RR3
-        if known.lost.is_some_and(|lost| lost.held < self.range.offset + self.range.size) {
+        let RunRange { offset, size, .. } = self.range;
+        if known.lost.is_some_and(|lost| lost.lost_of(offset, size) > 0) {
             return Poll::Ready(Ok(None));
         }
         if let Some((call, replica)) = self.ask_a_replica(cx, known) {
