@@ -188,7 +188,7 @@ fn log(
     let above = version > chunk.version || broken(Rule::R1);
     assert!(above, "a raise's version is above the logged one (R7)");
     let servers: Vec<ServerId> = set.iter().map(|r| r.at.server).collect();
-    let held = lost_bytes::held(&at.view, (handle, chunk), &lengths(&set));
+    let (held, committed) = lost_bytes::held(&at.view, (handle, chunk), &lengths(&set)).unzip();
     acts.propose(SetVersion {
         keeps_above: keeps_above(&at.view, (handle, chunk), &servers),
         time: at.view.now.wall,
@@ -196,8 +196,8 @@ fn log(
         version,
         set_size: set_size(&set),
         charges: charges(at, handle),
-        held: held.map(|(held, _)| held),
-        committed: held.map(|(_, committed)| committed),
+        held,
+        committed,
     });
     GrantPhase::Logging(set)
 }

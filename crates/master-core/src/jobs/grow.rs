@@ -266,7 +266,8 @@ impl GrowJob {
             let reached = of_set.map(|it| it.report.serial).max();
             let keeps_above = reached.filter(|_| outdone);
             let time = view.now.wall;
-            let held = lost_bytes::held(view, (handle, &chunk), &lengths(&good));
+            let (held, committed) =
+                lost_bytes::held(view, (handle, &chunk), &lengths(&good)).unzip();
             acts.propose(SetVersion {
                 time,
                 handle,
@@ -274,8 +275,8 @@ impl GrowJob {
                 set_size,
                 keeps_above,
                 charges: false,
-                held: held.map(|(held, _)| held),
-                committed: held.map(|(_, committed)| committed),
+                held,
+                committed,
             });
             self.phase = GrowPhase::Logging { joined };
         }
