@@ -29,10 +29,11 @@ use crate::wire::Wire;
 use cairn_env::{Caller, ConnectionId, LogEvent, Payload};
 use cairn_format::RpcWay;
 use cairn_protocol::{
-    ErrorCode, Failure, FrameKind, Hello, Push, Request, RequestId, Response, Role, Rpc,
+    Append, ErrorCode, Failure, FrameKind, Hello, Push, Request, RequestId, Response, Role, Rpc,
     judge_hello, judge_request,
 };
 use cairn_types::Time;
+use cairn_types::wire::Message;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -52,6 +53,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_BATCH: usize = 64;
 /// How long after one search for idle connections the next may come: it looks at all of them.
 const IDLE_SEARCH_PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of most messages that order an append.
+const ORDER_SIZE: usize = 128;
 /// How long after one search for stalled connections the next comes, while somebody waits.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(250);
 
@@ -353,6 +356,36 @@ impl Inbound {
             };
             connection.answer(now, to.request, answer, payload, tell);
             self.marked.insert(to.connection);
+        }
+    }
+
+    /// All of a chain hold what a push brought: what was to follow it is asked, as if it had come
+    /// by itself; its answer is the push's, too.
+    pub(crate) fn follow_push(&mut self, cx: &mut NetworkContext, from: Caller, order: Append) {
+        // In silence, as an answer to the push would go to nobody.
+        let Some(connection) = self.connections.get_mut(&from.connection) else { return };
+        if connection.stage() != InboundStage::Open {
+            return;
+        }
+        let (now, link, request) = (cx.now, from.connection.into(), from.request);
+        if let Some(begun) = connection.end_unanswered(request) {
+            self.meter.rpc_meter().answered(&begun, now, false, 0);
+            let (rpc, since, message) = (begun.kind, begun.came, &[]);
+            let seen = TappedMessage { link, request, rpc, size: 0, message, payload_size: 0 };
+            let reply = TappedReply { since, is_failure: false };
+            cx.tap.look(now, RpcWay::ReplySent, &seen, Some(reply));
+        }
+        let mut message = Vec::with_capacity(ORDER_SIZE);
+        order.encode(&mut message);
+        let (rpc, size) = (Append::KIND, message.len());
+        let seen = TappedMessage { link, request, rpc, size, message: &message, payload_size: 0 };
+        cx.tap.look(now, RpcWay::RequestReceived, &seen, None);
+        let order = Request::Append(order);
+        if let Err(failure) = judge_request(connection.caller(), &order) {
+            return self.dismiss(cx, from.connection, (request, rpc), &failure);
+        }
+        if let Some(order) = connection.admit(&mut self.budget, now, request, (order, size)) {
+            cx.news.push_back(News::Request { from, request: order });
         }
     }
 

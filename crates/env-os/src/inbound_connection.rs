@@ -315,6 +315,14 @@ impl InboundConnection {
         self.wire.socket()
     }
 
+    /// A request is done, and what follows it is answered in its place; which it was, where that
+    /// is counted.
+    pub(crate) fn end_unanswered(&mut self, request: RequestId) -> Option<Begun> {
+        assert!(self.in_flight > 0, "a request is answered once");
+        self.in_flight -= 1;
+        self.begun.end(request)
+    }
+
     /// Queues the answer to a request; tells the message that it has become, and which request it
     /// answers where that is counted.
     pub(crate) fn answer(

@@ -115,6 +115,8 @@ impl Outbound {
             return Err(Failure::not_done(ErrorCode::DeadlineExceeded, too_late(&to)));
         }
         let usage = match &request {
+            // All orders of a session come by one connection (R15).
+            Request::Push(push) if push.order.is_some() => RouteUse::Calls,
             Request::Push(_) if payload.len() > PUSH_BESIDE_CALLS_MAX => RouteUse::Data,
             _ => RouteUse::Calls,
         };
@@ -364,8 +366,8 @@ impl Outbound {
             return self.welcomed(cx, id, result);
         }
         match connection.take_pending(request) {
-            Some(pending) if pending.rpc == rpc || result.is_err() => {
-                tap_answered(cx, id, &pending, message, result.as_ref().ok());
+            Some(pending) if pending.may_be_answered_as(rpc) || result.is_err() => {
+                tap_answered(cx, id, (&pending, rpc), message, result.as_ref().ok());
                 complete(cx, pending.answer_to, result);
             }
             Some(pending) => {
@@ -546,11 +548,13 @@ fn tap_sent(
 fn tap_answered(
     cx: &mut NetworkContext,
     id: OutboundId,
-    pending: &PendingCall,
+    (pending, rpc): (&PendingCall, u16),
     message: RawMessage,
     answer: Option<&Answer>,
 ) {
-    let PendingCall { request, rpc, sent, .. } = *pending;
+    let PendingCall { request, sent, .. } = *pending;
+    // A failure does not say of what it is.
+    let rpc = if answer.is_some() { rpc } else { pending.rpc };
     let (link, size, message) = (id.into(), message.size, cx.buffers.message(message));
     let payload_size = answer.map_or(0, |answer| answer.payload.len());
     let seen = TappedMessage { link, request, rpc, size, message, payload_size };

@@ -16,7 +16,7 @@ use crate::timers::LoopAlarmId;
 use crate::wire::Wire;
 use bytes::Bytes;
 use cairn_env::EffectId;
-use cairn_protocol::{FRAME_HEADER_SIZE, Hello, Request, RequestId};
+use cairn_protocol::{Append, FRAME_HEADER_SIZE, Hello, Request, RequestId, Rpc};
 use cairn_types::{Address, ServerId, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -54,6 +54,8 @@ pub(crate) struct PendingCall {
     pub(crate) sent: Time,
     pub(crate) answer_to: AnswerTo,
     pub(crate) rpc: u16,
+    /// An order goes along, which may be answered in its place.
+    brings: Option<u16>,
     /// Where in the stream its frame starts; none while it is held.
     starts_at: Option<u64>,
 }
@@ -62,6 +64,11 @@ impl PendingCall {
     /// Whether its frame is, or was, among the bytes to be written.
     pub(crate) fn is_queued(&self) -> bool {
         self.starts_at.is_some()
+    }
+
+    /// Whether an answer of this kind is one to what was asked.
+    pub(crate) fn may_be_answered_as(&self, rpc: u16) -> bool {
+        rpc == self.rpc || Some(rpc) == self.brings
     }
 }
 
@@ -238,8 +245,10 @@ impl OutboundConnection {
             self.held.push(HeldFrame { id, pieces });
         }
         let answer_to = answer_to(id);
+        let brings = matches!(request, Request::Push(push) if push.order.is_some());
+        let brings = brings.then_some(Append::KIND);
         let (rpc, request, sent) = (request.kind(), id, now);
-        self.pending.insert(id, PendingCall { request, sent, answer_to, rpc, starts_at });
+        self.pending.insert(id, PendingCall { request, sent, answer_to, rpc, brings, starts_at });
     }
 
     /// Whether a push of `size` bytes waits for nobody here, where so many may share (C3).

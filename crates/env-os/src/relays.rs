@@ -23,7 +23,7 @@ use crate::push_receiver::block_size;
 use crate::timers::{LoopAlarm, LoopAlarmId};
 use bytes::Bytes;
 use cairn_env::{Caller, ConnectionId, Payload, PushedData};
-use cairn_protocol::{ErrorCode, Failure, Push, PushAnswer, Response};
+use cairn_protocol::{Append, ErrorCode, Failure, Push, PushAnswer, Response};
 use cairn_types::{PushId, ServerId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,6 +46,8 @@ struct Relay {
     upstream: Caller,
     push: PushId,
     data: PushedData,
+    /// What is asked of this server's core once all of the chain hold it.
+    order: Option<Append>,
     /// The next server of the chain, if there is one.
     next: ServerId,
     /// The connection to it; none at the chain's end, or once that connection is lost.
@@ -129,9 +131,11 @@ impl Relays {
     ) {
         let id = RelayId(self.last_id.0 + 1);
         self.last_id = id;
+        let order = push.take_order(size as u64);
         let mut relay = Relay {
             upstream,
             push: push.push,
+            order,
             data: PushedData {
                 block_offset: push.block_offset,
                 block_size: block_size(&push),
@@ -268,7 +272,7 @@ impl Relays {
         sides.outbound.lose(cx, silent, "no answer to a push in time");
     }
 
-    /// Answers a push that is kept here and passed on.
+    /// Answers a push that is kept here and passed on, or has the core do what was to follow it.
     fn settle(&mut self, cx: &mut NetworkContext, sides: &mut BothSides<'_>, id: RelayId) {
         let relay = self.relays.get(&id).expect("looked at just now");
         if relay.kept.is_none() || relay.passed_on.is_none() {
@@ -276,10 +280,15 @@ impl Relays {
         }
         let relay = self.relays.remove(&id).expect("looked at just now");
         cx.timers.cancel(relay.alarm);
-        let Relay { upstream, kept, passed_on, .. } = *relay;
+        let Relay { upstream, kept, passed_on, order, .. } = *relay;
         let result = [kept, passed_on].into_iter().flatten().collect::<Result<(), _>>();
-        let answer = result.map(|()| Response::Push(PushAnswer {}));
-        sides.inbound.reply(cx, upstream, &answer, Payload::default());
+        match (result, order) {
+            (Ok(()), Some(order)) => sides.inbound.follow_push(cx, upstream, order),
+            (result, _) => {
+                let answer = result.map(|()| Response::Push(PushAnswer {}));
+                sides.inbound.reply(cx, upstream, &answer, Payload::default());
+            }
+        }
     }
 }
 

@@ -5,10 +5,10 @@ mod toy;
 
 use bytes::Bytes;
 use cairn_env_os::bind;
-use cairn_protocol::{ErrorCode, Outcome, Push, Response};
+use cairn_protocol::{AppendOrder, ErrorCode, Outcome, Push, Response};
 use cairn_types::{
-    Address, BLOCK_SIZE, BlockChecksums, MutationNumber, PushId, Rack, ReplicaAt, ServerId,
-    SessionId,
+    Address, BLOCK_SIZE, BlockChecksums, ChunkHandle, MutationNumber, PushId, Rack, ReplicaAt,
+    ServerId, SessionId,
 };
 use toy::Node;
 
@@ -38,6 +38,7 @@ fn push(number: u64, offset: u32, bytes: &Bytes, chain: &[ReplicaAt]) -> Push {
         checksums: BlockChecksums::of(u64::from(offset), bytes, BLOCK_SIZE),
         chain: chain.to_vec(),
         block_size: 0,
+        order: None,
     }
 }
 
@@ -124,6 +125,49 @@ fn a_flipped_byte_is_kept_by_nobody_and_the_next_push_goes_through() {
         assert_eq!(kept(node, 1), None);
         assert!(kept(node, 2).as_deref() == Some(&good[..]));
     }
+}
+
+/// The same, with an append to follow it.
+fn ordering(number: u64, bytes: &Bytes, chain: &[ReplicaAt]) -> Push {
+    let order = AppendOrder { handle: ChunkHandle::new(7), ..AppendOrder::default() };
+    Push { order: Some(Box::new(order)), ..push(number, 0, bytes, chain) }
+}
+
+#[test]
+fn an_append_that_comes_with_its_push_is_asked_once_all_hold_the_bytes_and_answered_in_its_place() {
+    let ([a, b, c], client) = chain();
+    for (number, size) in [(1, 100), (2, 5 << 20)] {
+        let data = bytes(number, size);
+        let push = ordering(number, &data, &[at(&b), at(&c)]);
+        let answer = client.ask(&a, push, data.clone()).expect("all good");
+        let Response::Append(appended) = answer.response else { panic!("{answer:?}") };
+        assert_eq!(appended.offset, size as u64, "the toy's answer");
+        let append = a.seen.appends.lock().unwrap().pop().expect("it was asked");
+        assert_eq!((append.push, append.size), (name(number), size as u64));
+        assert_eq!(append.checksums, BlockChecksums::of(0, &data, BLOCK_SIZE));
+        assert_eq!((append.handle, append.sync), (ChunkHandle::new(7), false));
+        assert!([&a, &b, &c].iter().all(|node| kept(node, number).as_deref() == Some(&data[..])));
+    }
+    for node in [&b, &c] {
+        assert!(node.seen.appends.lock().unwrap().is_empty(), "it is never passed on");
+    }
+    client.probe(&a).expect("the connection goes on");
+    let connections = a.seen.connections.lock().unwrap();
+    assert_eq!(connections.len(), 1, "orders and other requests come by one (R15)");
+}
+
+#[test]
+fn an_append_whose_push_fails_is_asked_of_nobody() {
+    let ([a, b, _], client) = chain();
+    let data = bytes(1, 1000);
+    let push = ordering(1, &data, &[at(&b), dead()]);
+    let failure = client.ask(&a, push, data.clone()).expect_err("broken at the end");
+    assert_eq!(failure.code, ErrorCode::ChainBroken);
+    let mut bad = data.to_vec();
+    bad[5] ^= 1;
+    let failure = client.ask(&a, ordering(2, &data, &[]), bad.into()).expect_err("damaged");
+    assert_eq!(failure.code, ErrorCode::ChecksumMismatch);
+    assert!(a.seen.appends.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -50,7 +50,9 @@ impl NetworkHandler<'_> {
             let failure = unreachable(to, Outcome::NotDone, "no such host");
             return self.fail_soon(from, owner, failure);
         };
-        let way = KeptWay { from, to: target, pushes: matches!(request, Request::Push(_)) };
+        // One that brings an order goes where orders go, which all come by one connection (R15).
+        let pushes = matches!(request, Request::Push(push) if push.order.is_none());
+        let way = KeptWay { from, to: target, pushes };
         let id = match self.network.kept.get(&way) {
             Some(id) => *id,
             None => match self.dial(way, to, server) {
@@ -186,7 +188,6 @@ impl NetworkHandler<'_> {
     fn arrives_there(&mut self, id: ConnectionId, frame: SimFrame) {
         let connection = self.network.connections.get(&id).expect("checked by deliver");
         let (to, from, to_life) = (connection.to, connection.from, connection.to_life);
-        let caller = connection.caller;
         let node = &self.nodes[to.0];
         if node.process.is_none() {
             if node.death != Some(DeathCause::PowerLoss) {
@@ -207,19 +208,26 @@ impl NetworkHandler<'_> {
                 let payload = frame.payload.into_bytes();
                 self.deliveries.push(Delivery::Push { to, caller, push, payload });
             }
-            request => {
-                if let Err(failure) = judge_request(caller, &request) {
-                    return self.dismiss(id, (request_id, request.kind()), failure);
-                }
-                let at = self.time.now;
-                let seen = SeenRequest { at, from, to, request: &request };
-                if self.network.stall.as_mut().is_some_and(|chosen| chosen(&seen)) {
-                    return self.stall_at(id, frame);
-                }
-                let caller = Caller { connection: id, request: request_id };
-                self.deliveries.push(Delivery::Request { from, to, caller, request });
-            }
+            request => self.asked(id, request_id, request),
         }
+    }
+
+    /// A request for the process, by itself or behind the push that brought it.
+    pub(crate) fn asked(&mut self, id: ConnectionId, request_id: RequestId, request: Request) {
+        // C1.
+        let Some(connection) = self.network.connections.get(&id) else { return };
+        let (from, to, caller) = (connection.from, connection.to, connection.caller);
+        if let Err(failure) = judge_request(caller, &request) {
+            return self.dismiss(id, (request_id, request.kind()), failure);
+        }
+        let at = self.time.now;
+        let seen = SeenRequest { at, from, to, request: &request };
+        if self.network.stall.as_mut().is_some_and(|chosen| chosen(&seen)) {
+            let frame = SimFrame::request(request_id, &request, Bytes::new());
+            return self.stall_at(id, frame);
+        }
+        let caller = Caller { connection: id, request: request_id };
+        self.deliveries.push(Delivery::Request { from, to, caller, request });
     }
 
     fn accept(&mut self, id: ConnectionId, hello: &Hello) {

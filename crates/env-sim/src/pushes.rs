@@ -13,7 +13,7 @@ use crate::world::SimWorld;
 use bytes::Bytes;
 use cairn_env::buffer_pool::SEGMENT_SIZE;
 use cairn_env::{Caller, Payload, PushedData};
-use cairn_protocol::{ErrorCode, Failure, Push, PushAnswer, Request, Response};
+use cairn_protocol::{Append, ErrorCode, Failure, Push, PushAnswer, Request, Response};
 use cairn_types::{BLOCK_SIZE, Random, ServerId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub(crate) struct PushJob {
     caller: Caller,
     push: Push,
     payload: Bytes,
+    /// What is asked of its process once all of the chain hold it.
+    order: Option<Append>,
     next: ServerId,
     kept: Option<Result<(), Failure>>,
     passed_on: Option<Result<(), Failure>>,
@@ -67,7 +69,13 @@ fn block_size(push: &Push) -> u32 {
 }
 
 impl SimWorld {
-    pub(crate) fn serve_push(&mut self, node: NodeId, caller: Caller, push: Push, payload: Bytes) {
+    pub(crate) fn serve_push(
+        &mut self,
+        node: NodeId,
+        caller: Caller,
+        mut push: Push,
+        payload: Bytes,
+    ) {
         let block = block_size(&push);
         if block as usize > SEGMENT_SIZE || push.block_offset >= block || payload.is_empty() {
             self.time.reach("push refused: impossible");
@@ -79,6 +87,7 @@ impl SimWorld {
             let failure = Failure::not_done(ErrorCode::ChecksumMismatch, "pushed data is damaged");
             return self.answer_push(caller, &Err(failure));
         }
+        let order = push.take_order(payload.len() as u64);
         let onward = push
             .chain
             .split_first()
@@ -89,6 +98,7 @@ impl SimWorld {
             caller,
             push,
             payload: payload.clone(),
+            order,
             next: onward.as_ref().map_or(ServerId::default(), |(next, _)| next.server),
             kept: None,
             passed_on: if onward.is_none() { Some(Ok(())) } else { None },
@@ -140,8 +150,18 @@ impl SimWorld {
     fn finish_push(&mut self, id: u64) {
         // One of the two halves may still be under way.
         let Some((job, result)) = self.pushes.take_finished(id) else { return };
-        if self.lives(job.node, job.life) {
-            self.answer_push(job.caller, &result.map(|()| Response::Push(PushAnswer {})));
+        if !self.lives(job.node, job.life) {
+            return;
+        }
+        match (result, job.order) {
+            (Ok(()), Some(order)) => {
+                let Caller { connection, request } = job.caller;
+                self.time.reach("append that came with its push");
+                self.with_network(|net| net.asked(connection, request, Request::Append(order)));
+            }
+            (result, _) => {
+                self.answer_push(job.caller, &result.map(|()| Response::Push(PushAnswer {})));
+            }
         }
     }
 

@@ -9,11 +9,12 @@ use cairn_env_sim::{
     DriverProcess, NodeId, NodePlan, SimWorld, WorldSettings, WorldStep, WorldTime,
 };
 use cairn_protocol::{
-    ErrorCode, Failure, Hello, Outcome, Push, Request, Response, Role, Stat, StatAnswer,
+    Append, AppendAnswer, AppendOrder, ErrorCode, Failure, Hello, Outcome, Push, Request, Response,
+    Role, Stat, StatAnswer,
 };
 use cairn_types::{
-    Address, BlockChecksums, CellId, Incarnation, MutationNumber, PushId, ReplicaAt, ServerId,
-    SessionId,
+    Address, BlockChecksums, CellId, Incarnation, LeaseId, MutationNumber, PushId, ReplicaAt,
+    ServerId, SessionId,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use std::time::Duration;
 #[derive(Default)]
 struct ToyNotes {
     asked: Vec<u64>,
+    appends: Vec<(ServerId, Append)>,
     answers: BTreeMap<u64, Vec<Result<(), Failure>>>,
     ran: Vec<u64>,
     disconnected: u64,
@@ -103,7 +105,12 @@ impl Driver for EchoDriver {
                 let number = stat.path.name().expect("a name").parse().expect("a number");
                 self.stat(from, number, effects);
             }
-            Event::Request { .. } => panic!("only Stat comes here"),
+            Event::Request { from, request: Request::Append(append) } => {
+                self.notes.borrow_mut().appends.push((self.id, append));
+                let answer = Ok(Response::Append(AppendAnswer::default()));
+                effects.push(Effect::Reply { to: from, answer, payload: Bytes::new().into() });
+            }
+            Event::Request { .. } => panic!("nothing else comes here"),
             Event::Identified { .. } => {}
             Event::Disconnected { .. } => self.notes.borrow_mut().disconnected += 1,
             Event::Completed { id, result: Completion::Answered(result) } => {
@@ -178,6 +185,16 @@ impl Toys {
     }
 
     fn push(&mut self, number: u64, bytes: &[u8], chain: &[usize]) {
+        self.push_with(number, bytes, chain, None);
+    }
+
+    fn push_with(
+        &mut self,
+        number: u64,
+        bytes: &[u8],
+        chain: &[usize],
+        order: Option<Box<AppendOrder>>,
+    ) {
         let at = |of: &usize| ReplicaAt {
             server: ServerId::new(*of as u64 + 1),
             address: address(*of),
@@ -190,6 +207,7 @@ impl Toys {
             checksums: BlockChecksums::of(3, bytes, 8),
             chain: chain[1..].iter().map(at).collect(),
             block_size: 8,
+            order,
         });
         let wait = Duration::from_secs(10);
         let to = address(chain[0]);
@@ -302,6 +320,26 @@ fn a_push_is_kept_by_its_whole_chain_before_it_is_answered() {
     assert_eq!(toys.answer(1), Ok(()));
     assert_eq!(toys.kept().len(), 3);
     assert!(toys.kept().iter().all(|(_, bytes)| bytes == b"twenty bytes of data"));
+}
+
+#[test]
+fn an_append_that_comes_with_its_push_is_asked_of_the_first_once_all_of_the_chain_have_it() {
+    let mut toys = toys(WorldSettings::rack(1), 4);
+    toys.run(1);
+    let order = || Some(Box::new(AppendOrder { lease: LeaseId::new(9), ..AppendOrder::default() }));
+    toys.push_with(1, b"twenty bytes of data", &[1, 2, 3], order());
+    toys.run(2);
+    assert_eq!((toys.answer(1), toys.kept().len()), (Ok(()), 3));
+    let appends = std::mem::take(&mut toys.notes.borrow_mut().appends);
+    let [(of, append)] = &appends[..] else { panic!("{appends:?}") };
+    assert_eq!((*of, append.size, append.lease), (ServerId::new(2), 20, LeaseId::new(9)));
+    assert_eq!(append.push.number, MutationNumber::new(1));
+
+    toys.world.kill(toys.nodes[3]);
+    toys.push_with(2, b"twenty bytes of data", &[1, 2, 3], order());
+    toys.run(2);
+    assert_eq!(toys.answer(2).map_err(|failure| failure.code), Err(ErrorCode::ChainBroken));
+    assert_eq!(toys.notes.borrow().appends, [], "not all have it");
 }
 
 #[test]

@@ -21,8 +21,31 @@ cairn_types::message! {
         /// The cell's block size, so that the pieces can be told apart below the seam; zero means
         /// the standard one.
         6 => block_size: u32,
+        /// What the receiver is to do once all of the chain hold the bytes, if it is the primary:
+        /// that is answered then, in this one's place. Never passed on. It comes by the connection
+        /// of the sender's other requests (R15). A server of before ignores it and answers the
+        /// push.
+        7 => order: Option<Box<AppendOrder>>,
     }
 }
+cairn_types::message! {
+    /// An [`Append`] of the bytes that bring it: what those do not say themselves.
+    pub struct AppendOrder {
+        1 => handle: ChunkHandle,
+        2 => version: ChunkVersion,
+        3 => lease: LeaseId,
+    }
+}
+
+impl Push {
+    /// Takes out the append that is to follow this push of so many bytes.
+    pub fn take_order(&mut self, size: u64) -> Option<Append> {
+        let AppendOrder { handle, version, lease } = *self.order.take()?;
+        let (push, checksums) = (self.push, self.checksums.clone());
+        Some(Append { handle, version, lease, push, size, checksums, sync: false })
+    }
+}
+
 cairn_types::message! {
     /// All of the chain hold the bytes.
     pub struct PushAnswer { }

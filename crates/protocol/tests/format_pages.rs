@@ -151,6 +151,7 @@ fn messages_within_others() -> String {
         protocol::LeftOut::proto_text(),
         protocol::ServedReign::proto_text(),
         protocol::HeldLease::proto_text(),
+        protocol::AppendOrder::proto_text(),
         protocol::LevelSource::proto_text(),
         protocol::Looked::proto_text(),
         protocol::MasterStatus::proto_text(),

@@ -169,7 +169,14 @@ impl BundleStore {
         let push = *self.push.get_or_insert_with(|| cx.client.next_push());
         let block_offset = self.place.offset % u64::from(cx.client.cell().block_size);
         let (bytes, checksums) = (self.bytes.clone(), self.checksums.clone());
-        DataToPush { push, bytes, checksums, block_offset, haste: PushHaste::ShortForAll }
+        DataToPush {
+            push,
+            bytes,
+            checksums,
+            block_offset,
+            haste: PushHaste::ShortForAll,
+            order: None,
+        }
     }
 
     fn begin_push(

@@ -18,6 +18,8 @@
 //! - U5: after each push that was late the next is waited for twice as long, and has its turn
 //!   (`push_window.rs`): what is sent again and again in vain keeps others' data from arriving.
 //! - U6: data that was sent in vain is sent once more at once, and then less and less often.
+//! - U7: the data of a short append brings its order along where the primary is the first to get
+//!   it. Then the end of that push is the order's: where it is unknown, so is the append's (U3).
 
 use crate::context::ClientContext;
 use crate::ids::TaskId;
@@ -31,8 +33,8 @@ use crate::tasks::write_order::WritePosition;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{
-    Append, ChunkGrant, ErrorCode, Failure, LeasePurpose, Outcome, Request, Response, Rpc,
-    SyncChunk, Write,
+    Append, AppendOrder, ChunkGrant, ErrorCode, Failure, LeasePurpose, Outcome, Request, Response,
+    Rpc, SyncChunk, Write,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
@@ -40,8 +42,24 @@ use cairn_types::{
 };
 use std::task::Poll;
 
+/// Data that brings its order along has so many bytes at most: it goes by the connection of all
+/// orders (R15), where others wait behind it.
+const ORDERED_DATA_MAX: usize = 64 << 10;
 /// The time between two doubts is doubled so often at most (U4).
 const DOUBT_DOUBLINGS_MAX: u32 = 3;
+
+/// Whether it is the primary's answer to an order, and not one to the push that brings it. Of what
+/// either may say the data is sent anew.
+fn answers_order(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::PushMissing
+            | ErrorCode::StaleVersion
+            | ErrorCode::NoSuchChunk
+            | ErrorCode::ChunkClosed
+            | ErrorCode::NotPrimary
+    )
+}
 
 #[derive(Clone, Copy, Debug)]
 enum MutationKind {
@@ -155,7 +173,7 @@ impl ChunkMutation {
 
     /// Whether it may have been carried out (K1). A sync changes nothing.
     pub(crate) fn may_have_happened(&self) -> bool {
-        self.has_data() && (self.unknown || matches!(self.state, MutationState::Ordering(_)))
+        self.has_data() && (self.unknown || self.is_ordered())
     }
 
     pub(crate) fn last_failure(&self) -> Option<&Failure> {
@@ -196,6 +214,15 @@ impl ChunkMutation {
     fn leave_order(&self, client: &mut ClientContext, id: TaskId) {
         if let Some((start, end)) = self.span() {
             client.write_order.leave(start, end, id);
+        }
+    }
+
+    /// Whether an order of it is on its way.
+    fn is_ordered(&self) -> bool {
+        match &self.state {
+            MutationState::Ordering(_) => true,
+            MutationState::Pushing(data) => data.has_ordered(),
+            MutationState::Granting | MutationState::Resting | MutationState::Waiting => false,
         }
     }
 
@@ -295,7 +322,7 @@ impl ChunkMutation {
         if !cx.file(self.file).grant(purpose, index).is_some_and(other) {
             return Poll::Pending;
         }
-        self.unknown |= ordering;
+        self.unknown |= self.is_ordered();
         self.grant = None;
         self.rest(cx)
     }
@@ -345,7 +372,8 @@ impl ChunkMutation {
         let (push, chain) = (self.push_name(cx), self.chain(cx));
         let block_offset = offset % u64::from(cx.client.cell().block_size);
         let (bytes, checksums) = (self.bytes.clone(), self.checksums.clone());
-        let data = DataToPush { push, bytes, checksums, block_offset, haste };
+        let order = self.order_with_push(&chain);
+        let data = DataToPush { push, bytes, checksums, block_offset, haste, order };
         let mut data = Box::new(DataPush::new(data, chain, self.late));
         data.begin(cx);
         self.state = MutationState::Pushing(data);
@@ -366,7 +394,26 @@ impl ChunkMutation {
         let grant = self.grant();
         let mut replicas = vec![grant.primary.clone()];
         replicas.extend(grant.secondaries.iter().cloned());
-        order(&cx.client.rack, cx.client.salt(grant.handle), replicas)
+        let chain = order(&cx.client.rack, cx.client.salt(grant.handle), replicas);
+        let (rack, nearest) = (&cx.client.rack, &chain[0].rack);
+        let is_near = rack.distance(&grant.primary.rack) == rack.distance(nearest);
+        if !is_near || !matches!(self.kind, MutationKind::Append { .. }) {
+            return chain;
+        }
+        // Nobody is nearer: it can order the append itself (U7).
+        let secondaries = grant.secondaries.clone();
+        let behind = order(&grant.primary.rack, cx.client.salt(grant.handle), secondaries);
+        std::iter::once(grant.primary.clone()).chain(behind).collect()
+    }
+
+    /// The order of an append that is not to wait for a disk, where the primary is the first to
+    /// get the data (U7).
+    fn order_with_push(&self, chain: &[ReplicaAt]) -> Option<AppendOrder> {
+        let &ChunkGrant { handle, version, lease, .. } = self.grant();
+        let is_first = chain[0].server == self.grant().primary.server;
+        let is_short = self.bytes.len() <= ORDERED_DATA_MAX;
+        let goes_along = matches!(self.kind, MutationKind::Append { sync: false });
+        (goes_along && is_first && is_short).then_some(AppendOrder { handle, version, lease })
     }
 
     /// A push is done, or not.
@@ -379,6 +426,20 @@ impl ChunkMutation {
         let MutationState::Pushing(data) = &mut self.state else {
             unreachable!("a push is answered while pushing: {self:?}")
         };
+        if data.has_ordered() {
+            let is_answer = match &result {
+                // A server of before has passed over the order: it gets one by itself.
+                Ok(answer) => !matches!(answer.response, Response::Push(_)),
+                Err(failure) => {
+                    self.unknown |= failure.outcome == Outcome::Unknown;
+                    answers_order(failure.code)
+                }
+            };
+            if is_answer {
+                data.was_ordered(cx, call);
+                return self.ordered(cx, result.map(|answer| answer.response));
+            }
+        }
         let ended = data.answered(cx, call, result);
         self.late = data.late();
         match ended {

@@ -9,7 +9,7 @@ use crate::tasks::push_progress::{FailedPush, PushProgress};
 use crate::tasks::task_context::TaskContext;
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
-use cairn_protocol::{ErrorCode, Failure, Push, Rpc};
+use cairn_protocol::{AppendOrder, ErrorCode, Failure, Push, Rpc};
 use cairn_types::{BlockChecksums, PushId, ReplicaAt};
 use std::time::Duration;
 
@@ -36,6 +36,9 @@ pub(crate) struct DataToPush {
     /// Its position within a block.
     pub(crate) block_offset: u64,
     pub(crate) haste: PushHaste,
+    /// What the first of the chain, which is the primary then, does once all of it have the data.
+    /// Where the data goes another way, nobody is told of it.
+    pub(crate) order: Option<AppendOrder>,
 }
 
 /// Data, and how far it is on its way.
@@ -80,11 +83,11 @@ impl DataPush {
     pub(crate) fn send(&mut self, cx: &mut TaskContext<'_>) {
         self.queued = false;
         if !self.is_apart() {
-            self.send_to(cx, &self.chain.clone());
+            self.send_to(cx, &self.chain.clone(), self.data.order.clone());
             return;
         }
         for replica in self.servers_left() {
-            self.send_to(cx, &[replica]);
+            self.send_to(cx, &[replica], None);
         }
         let grace = match self.data.haste {
             PushHaste::Short => cx.client.impatience() / 4,
@@ -99,7 +102,12 @@ impl DataPush {
         chain.filter(|replica| !self.progress.has_failed(replica.server)).cloned().collect()
     }
 
-    fn send_to(&mut self, cx: &mut TaskContext<'_>, chain: &[ReplicaAt]) {
+    fn send_to(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        chain: &[ReplicaAt],
+        order: Option<AppendOrder>,
+    ) {
         let (first, rest) = chain.split_first().expect("a chunk has a server");
         let block_size = cx.client.cell().block_size;
         let DataToPush { push, bytes, checksums, block_offset, .. } = &self.data;
@@ -109,6 +117,7 @@ impl DataPush {
             checksums: checksums.clone(),
             chain: rest.to_vec(),
             block_size,
+            order: order.map(Box::new),
         };
         let usual = self.usual_patience(cx, rest.is_empty());
         let again = usual * (1 << self.late.min(LATE_DOUBLINGS_MAX));
@@ -159,6 +168,18 @@ impl DataPush {
             self.begin(cx);
         }
         ended
+    }
+
+    /// Whether its push down the chain, which has gone out, brings the order, too.
+    pub(crate) fn has_ordered(&self) -> bool {
+        self.data.order.is_some() && !self.queued && !self.is_apart()
+    }
+
+    /// The order that went down the chain with it is answered: all of the chain have it.
+    pub(crate) fn was_ordered(&mut self, cx: &mut TaskContext<'_>, call: EffectId) {
+        let usual = self.usual_patience(cx, self.chain.len() == 1);
+        cx.client.push_window.in_time(cx.now(), cx.id, usual);
+        self.progress.ended(call, Ok(())).expect("what is done has not failed");
     }
 
     /// Whether it is one of those under way.

@@ -7,15 +7,16 @@ pub mod raw_peer;
 
 use bytes::Bytes;
 use cairn_env::{
-    Answer, Caller, Completion, Driver, Effect, EffectId, Event, Lane, Now, PushedData, Service,
+    Answer, Caller, Completion, ConnectionId, Driver, Effect, EffectId, Event, Lane, Now,
+    PushedData, Service,
 };
 use cairn_env_os::{LaunchLimits, LaunchOptions, Running, bind, launch};
 use cairn_protocol::{
-    ChunkLength, ChunkLengthAnswer, ExplainAnswer, Failure, Hello, ListAnswer, MESSAGE_SIZE_MAX,
-    ReadAnswer, Request, Response, Role,
+    Append, AppendAnswer, ChunkLength, ChunkLengthAnswer, ExplainAnswer, Failure, Hello,
+    ListAnswer, MESSAGE_SIZE_MAX, ReadAnswer, Request, Response, Role,
 };
 use cairn_types::{Address, CellId, Entry, Incarnation, PushId, ServerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -71,10 +72,13 @@ pub struct SeenByToy {
     pub requests: AtomicUsize,
     pub reads: AtomicUsize,
     pub lists: AtomicUsize,
+    pub appends: Mutex<Vec<Append>>,
+    /// By which requests came.
+    pub connections: Mutex<BTreeSet<ConnectionId>>,
 }
 
 /// `ChunkLength` is answered at once, `Read` with bytes, `List` with long names, `Status` after a
-/// disk job; `Stat` never, and `Explain` halts.
+/// disk job, `Append` with its size; `Stat` never, and `Explain` halts.
 pub struct Toy {
     hello: Hello,
     seen: Arc<SeenByToy>,
@@ -105,6 +109,7 @@ impl Toy {
 
     fn asked(&mut self, from: Caller, request: &Request, effects: &mut Vec<Effect<u64>>) {
         self.seen.requests.fetch_add(1, Ordering::SeqCst);
+        self.seen.connections.lock().unwrap().insert(from.connection);
         let reply = |response, payload: Bytes| {
             let payload = payload.into();
             Effect::Reply { to: from, answer: Ok(response), payload }
@@ -131,6 +136,11 @@ impl Toy {
                 let entries = vec![entry; list.limit as usize];
                 let answer = ListAnswer { entries, ..ListAnswer::default() };
                 effects.push(reply(Response::List(answer), Bytes::new()));
+            }
+            Request::Append(append) => {
+                self.seen.appends.lock().unwrap().push(append.clone());
+                let answer = AppendAnswer { offset: append.size, ..AppendAnswer::default() };
+                effects.push(reply(Response::Append(answer), Bytes::new()));
             }
             Request::Status(_) => {
                 let id = self.fresh();

@@ -136,6 +136,7 @@ impl DrillScript {
                 checksums: data.checksums.clone(),
                 chain: vec![],
                 block_size,
+                order: None,
             };
             let answer = self.probe(*node, push, data.bytes.clone());
             answer.map_err(|failure| format!("push to {node:?}: {}", told(&failure)))?;

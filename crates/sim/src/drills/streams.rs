@@ -262,7 +262,7 @@ impl ManualProducer {
         let checksums = BlockChecksums::of(offset, bytes, block_size);
         let block_offset = u32::try_from(offset % u64::from(block_size)).expect("within a block");
         let sums = checksums.clone();
-        let pushed = Push { push, block_offset, checksums: sums, chain: vec![], block_size };
+        let pushed = Push { push, block_offset, checksums: sums, block_size, ..Push::default() };
         script.probe(to, pushed, Bytes::from_static(bytes)).map_err(|why| told(&why))?;
         let extend = Extend {
             handle: self.chunk.handle,

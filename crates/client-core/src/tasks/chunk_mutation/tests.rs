@@ -2,14 +2,15 @@
 
 use crate::operation::{Operation, Output};
 use crate::test_client::{
-    Call, FILE, ResultSlot, TestClient, connected, grant, handle, is_done, result,
+    Call, FILE, ResultSlot, TestClient, connected, connected_to, grant, handle, is_done, result,
 };
 use bytes::Bytes;
 use cairn_protocol::{
-    Append, AppendAnswer, ErrorCode, Failure, Lease, LeasePurpose, Outcome, Push, PushAnswer,
-    RecordLength, RecordLengthAnswer, Request, Response, SyncChunkAnswer, Write, WriteAnswer,
+    Append, AppendAnswer, AppendOrder, ErrorCode, Failure, Lease, LeasePurpose, Outcome, Push,
+    PushAnswer, RecordLength, RecordLengthAnswer, Request, Response, SyncChunkAnswer, Write,
+    WriteAnswer,
 };
-use cairn_types::{BlockChecksums, ChunkVersion, LeaseId, SerialNumber, ServerId};
+use cairn_types::{BlockChecksums, CellConfig, ChunkVersion, LeaseId, SerialNumber, ServerId};
 use std::time::Duration;
 
 fn append(size: usize) -> Operation {
@@ -293,10 +294,118 @@ fn an_append_that_was_ordered_and_not_answered_is_unknown_and_one_only_pushed_no
         client.call();
     }
 
+    let mut client = connected();
     let done = client.start(append(10));
-    let _pushed = pushed(&mut client);
+    leased(&mut client, grant(0, 8, 1, &[4, 1]));
+    let (push, _) = pushed(&mut client);
+    assert_eq!(push.order, None, "another than the primary is nearer");
     client.pass(Duration::from_secs(61));
     assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::NotDone));
+}
+
+/// An append whose primary, server 1, is as near as any; its push, which brings the order.
+fn ordered_by_its_push(client: &mut TestClient) -> (ResultSlot, Push, Call) {
+    let done = client.start(append(10));
+    leased(client, grant(0, 8, 21, &[2, 4, 1, 3]));
+    let (push, call) = pushed(client);
+    (done, push, call)
+}
+
+#[test]
+fn where_nobody_is_nearer_than_the_primary_the_data_of_an_append_brings_its_order() {
+    let mut client = connected();
+    let (done, push, call) = ordered_by_its_push(&mut client);
+    assert_eq!(call.to.as_str(), "s2:1", "the primary, of two that are as near");
+    let servers: Vec<u64> = push.chain.iter().map(|at| at.server.get()).collect();
+    assert_eq!(servers.len(), 3);
+    assert_eq!(servers[0], 1, "and then whoever is next to it");
+    let (handle, version, lease) = (handle(0), ChunkVersion::new(8), LeaseId::new(21));
+    assert_eq!(push.order.as_deref(), Some(&AppendOrder { handle, version, lease }));
+    client.tell(&call, Ok(appended(40)));
+    assert_eq!(result(&done), Ok(Output::Appended { offset: 40 }));
+    client.assert_asks_nobody();
+
+    // One that is to be on disk waits for that longer than a push is waited for.
+    client.start(Operation::Append { file: FILE, bytes: vec![5; 10].into(), sync: true });
+    assert_eq!(push_ok(&mut client).order, None);
+    assert!(ordered(&mut client).0.sync);
+}
+
+#[test]
+fn long_data_brings_no_order_along_for_others_would_wait_behind_it() {
+    for (size, brings) in [(64 << 10, true), ((64 << 10) + 1, false)] {
+        let chunk_size = 1 << 20;
+        let mut client = connected_to(CellConfig { chunk_size, ..CellConfig::tiny() });
+        client.start(append(size));
+        leased(&mut client, grant(0, 8, 21, &[2, 1]));
+        assert_eq!(pushed(&mut client).0.order.is_some(), brings, "{size} bytes");
+    }
+}
+
+#[test]
+fn a_server_of_before_answers_the_push_and_is_told_the_order_by_itself() {
+    let mut client = connected();
+    let (done, push, call) = ordered_by_its_push(&mut client);
+    client.tell(&call, Ok(Response::Push(PushAnswer {})));
+    let (append, call) = ordered(&mut client);
+    assert_eq!((append.push, append.lease), (push.push, LeaseId::new(21)));
+    client.tell(&call, Ok(appended(40)));
+    assert_eq!(result(&done), Ok(Output::Appended { offset: 40 }));
+}
+
+#[test]
+fn what_the_primary_says_of_an_order_that_came_with_its_data_counts_as_of_any() {
+    let mut client = connected();
+    let (_, first, call) = ordered_by_its_push(&mut client);
+    client.tell(&call, Err(Failure::not_done(ErrorCode::PushMissing, "aged out")));
+    let (again, call) = pushed(&mut client);
+    assert_eq!((again.push, again.order.is_some()), (first.push, true), "R15");
+    client.tell(&call, Err(Failure::not_done(ErrorCode::ChunkClosed, "full")));
+    let lease = leased(&mut client, grant(1, 9, 22, &[2, 3]));
+    assert_eq!(lease.failed, ServerId::default(), "nobody has failed");
+    let (next, call) = pushed(&mut client);
+    assert_ne!(next.push, first.push);
+    client.tell(&call, Err(Failure::not_done(ErrorCode::NotPrimary, "it has no lease")));
+    client.pass(Duration::from_millis(250));
+    assert_eq!(leased(&mut client, grant(1, 9, 23, &[2, 3])).failed, ServerId::new(2));
+}
+
+#[test]
+fn a_push_with_an_order_that_is_not_answered_may_have_been_carried_out() {
+    let mut client = connected();
+    let (done, first, call) = ordered_by_its_push(&mut client);
+    client.tell(&call, Err(Failure::unknown(ErrorCode::DeadlineExceeded, "no answer in time")));
+    let apart = [(); 4].map(|()| pushed(&mut client));
+    assert!(apart.iter().all(|(push, _)| push.push == first.push && push.order.is_none()));
+    for (_, call) in &apart {
+        client.tell(call, Ok(Response::Push(PushAnswer {})));
+    }
+    let (append, call) = ordered(&mut client);
+    assert_eq!(append.push, first.push, "the primary knows it by its name (R15)");
+    client.tell(&call, Err(Failure::refused(ErrorCode::Invalid, "no")));
+    assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown), "U3");
+
+    let mut client = connected();
+    let (done, ..) = ordered_by_its_push(&mut client);
+    client.pass(Duration::from_secs(61));
+    assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown));
+}
+
+#[test]
+fn a_push_with_an_order_whose_chain_broke_was_not_carried_out() {
+    let mut client = connected();
+    let (done, _, call) = ordered_by_its_push(&mut client);
+    let broken = Failure {
+        server: ServerId::new(4),
+        ..Failure::not_done(ErrorCode::ChainBroken, "server 4 does not answer")
+    };
+    client.tell(&call, Err(broken));
+    for (_, call) in [(); 3].map(|()| pushed(&mut client)) {
+        client.tell(&call, Ok(Response::Push(PushAnswer {})));
+    }
+    let (_, call) = ordered(&mut client);
+    client.tell(&call, Err(Failure::refused(ErrorCode::Invalid, "no")));
+    assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Refused));
 }
 
 #[test]
