@@ -64,6 +64,30 @@ impl EntryList {
         self.spans.splice(range, moved);
     }
 
+    /// Puts the entries of `others` among these, in the place of those that have the same key.
+    pub(crate) fn merge(&mut self, others: &Self) {
+        let base = self.bytes.len();
+        self.bytes.extend_from_slice(&others.bytes);
+        let old = std::mem::take(&mut self.spans);
+        self.spans.reserve(old.len() + others.count());
+        let mut old = old.into_iter().peekable();
+        for span in &others.spans {
+            let new = EntrySpan {
+                start: base + span.start,
+                key_end: base + span.key_end,
+                end: base + span.end,
+            };
+            let bytes = &self.bytes;
+            let key = |span: &EntrySpan| &bytes[span.start..span.key_end];
+            while let Some(below) = old.next_if(|old| key(old) < key(&new)) {
+                self.spans.push(below);
+            }
+            old.next_if(|old| key(old) == key(&new));
+            self.spans.push(new);
+        }
+        self.spans.extend(old);
+    }
+
     /// Where `key` is, or else would be.
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         self.spans.binary_search_by(|span| self.bytes[span.start..span.key_end].cmp(key))

@@ -4,13 +4,15 @@
 //!   leaf [a b c · · x y]   entries [d e f g]   →   [a b c d e f g][x y]
 //! ```
 //! What one insert costs is mostly its way down and the search in the leaf; a run of neighbours
-//! shares both.
+//! shares both. Where there is room for all of them in one place, only the group in which that lies
+//! is taken apart.
 
 use crate::damaged::Damaged;
 use crate::entries::EntryList;
 use crate::insert::{replace_leaves, split_behind, split_inner, spread};
 use crate::limits::{CHILD_COUNT_MAX, KEY_SIZE_MAX, LEAF_SIZE_MAX, VALUE_SIZE_MAX};
 use crate::node::{ChildPage, InnerPage};
+use crate::run_edit;
 use crate::source::PageSource;
 use crate::tree::{EditError, Tree};
 use cairn_types::crc32c;
@@ -135,12 +137,17 @@ where
     V: AsRef<[u8]>,
 {
     let child = &inner.children[index];
-    let mut entries = EntryList::default();
-    entries.append_run(child.leaf_to_copy(source)?).ok_or_else(|| child.changed_leaf())?;
-    let old_size = child.leaf_size();
-    let old_count = entries.count();
     let mut block = EntryList::default();
     new.iter().for_each(|(key, value)| block.push(key.as_ref(), value.as_ref()));
+    let run = child.leaf_to_copy(source)?;
+    if let Some(run) = run_edit::inserted_between(run, &block, LEAF_SIZE_MAX) {
+        inner.children[index] = ChildPage::leaf(run);
+        return Ok(block.count() as u64);
+    }
+    let mut entries = EntryList::default();
+    entries.append_run(run).ok_or_else(|| child.changed_leaf())?;
+    let old_size = child.leaf_size();
+    let old_count = entries.count();
     let (first, last) = (block.key(0), block.key(block.count() - 1));
     // Where they all come between two neighbours, or behind all.
     let between = entries.search(first).err();
@@ -151,17 +158,7 @@ where
             entries.splice(at..at, &block);
             at_last = at + block.count() - 1;
         }
-        None => {
-            for index in 0..block.count() {
-                let (key, value) = block.get(index);
-                let mut one = EntryList::default();
-                one.push(key, value);
-                match entries.search(key) {
-                    Ok(at) => entries.splice(at..at + 1, &one),
-                    Err(at) => entries.splice(at..at, &one),
-                }
-            }
-        }
+        None => entries.merge(&block),
     }
     let added = entries.count() - old_count;
     let added_size: usize = new.iter().map(size).sum();

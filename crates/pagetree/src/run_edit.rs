@@ -4,6 +4,7 @@
 //! only entry of a group, and one that would make a group too large, edits the groups. A key below
 //! all others, and what does not fit, answers [`Edit::Rebuild`] and leaves the run as it was.
 
+use crate::entries::EntryList;
 use crate::run::{BODY_SIZE_SIZE, EntryRun, GROUP_COUNT, GroupFirst, RunEntry};
 use crate::run_builder::{SharedEnds, put_first};
 use crate::run_regroup::{GroupEdit, regroup};
@@ -72,6 +73,14 @@ pub(crate) fn insert(run: &mut Vec<u8>, key: &[u8], value: &[u8], size_max: usiz
     let size_at = spot.group.size_at;
     splice(run, size_at, replaced, &entry)?;
     Some(edit)
+}
+
+/// The run with entries that ascend and all come between two neighbours, or behind all: the bytes
+/// of other groups are only moved. Nothing where they do not, or do not fit.
+pub(crate) fn inserted_between(run: &[u8], new: &EntryList, size_max: usize) -> Option<Vec<u8>> {
+    let spot = EntryRun::new(run).seek(new.key(0))?;
+    let edited = regroup(run, spot.group_index, GroupEdit::InsertAll(new))?;
+    (edited.len() <= size_max).then_some(edited)
 }
 
 /// Takes out `key`, which the run has. Nothing where it does not, or is malformed.

@@ -133,6 +133,50 @@ proptest! {
     }
 
     #[test]
+    fn entries_that_come_between_two_neighbours_go_in_together_and_no_others_do(
+        map in map(),
+        first in any::<prop::sample::Index>(),
+        count in any::<prop::sample::Index>(),
+        leaves_references in any::<bool>(),
+    ) {
+        let all: Vec<_> = map.iter().collect();
+        let first = first.index(all.len());
+        let count = 1 + count.index(all.len() - first);
+        let (taken, mut left) = (&all[first..first + count], map.clone());
+        taken.iter().for_each(|(key, _)| drop(left.remove(*key)));
+        if left.is_empty() {
+            return Ok(());
+        }
+        let mut run = entries(&left).to_run();
+        if leaves_references {
+            run = entries(&map).to_run();
+            for (key, _) in taken {
+                assert_eq!(run_edit::remove(&mut run, key, usize::MAX), Some(Edit::Removed));
+            }
+        }
+        let mut new = EntryList::default();
+        taken.iter().for_each(|(key, value)| new.push(key, value));
+        let edited = run_edit::inserted_between(&run, &new, usize::MAX);
+        // Below the first of a group nothing goes in so.
+        assert!(edited.is_some() || first == 0 || leaves_references);
+        if let Some(edited) = edited {
+            assert_is(&edited, &map, &[]);
+            assert_eq!(run_edit::inserted_between(&run, &new, edited.len() - 1), None, "its size");
+            assert_eq!(run_edit::inserted_between(&edited, &new, usize::MAX), None, "they are there");
+        }
+        // One of them stands in the run: the others are on both sides of it.
+        if let [_, between @ .., _] = taken
+            && let Some((key, value)) = between.first()
+        {
+            left.insert((*key).clone(), (*value).clone());
+            let mut apart = EntryList::default();
+            taken.iter().filter(|(it, _)| it != key).for_each(|(key, value)| apart.push(key, value));
+            let run = entries(&left).to_run();
+            assert_eq!(run_edit::inserted_between(&run, &apart, usize::MAX), None);
+        }
+    }
+
+    #[test]
     fn bytes_that_are_no_run_make_no_reader_panic(
         map in map(),
         at in any::<prop::sample::Index>(),
@@ -148,6 +192,9 @@ proptest! {
         let _ = (find(&run, &sought), rank(&run, &sought));
         let read = EntryList::default().append_run(&run);
         let walked = walk(&run, &sought);
+        let mut new = EntryList::default();
+        new.push(&sought, b"value");
+        let _ = run_edit::inserted_between(&run, &new, usize::MAX);
         assert!(checked.is_none() || (read.is_some() && walked.is_some()));
     }
 }
