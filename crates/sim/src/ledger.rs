@@ -4,7 +4,7 @@
 use crate::checkers::Verdict;
 use crate::copy_ledger::{CopyLedger, CopySource};
 use crate::inventories::ToldInventories;
-use crate::replica_ledger::ReplicaLedger;
+use crate::replica_ledger::{BegunBundle, ReplicaLedger};
 use crate::stopped_nodes::StoppedNodes;
 use crate::stream_book::{CommittedNote, StreamBook, bundle_name};
 use cairn_env::{ChunkJob, CloneWork, JournalEntry};
@@ -199,7 +199,8 @@ impl Ledger {
         if let ChunkJob::Extend { handle, version, extent, .. } = job {
             let bundle = bundle_name(*handle, extent.serial);
             let replica = self.chunk(*handle).replicas.entry(node).or_default();
-            replica.begun.insert(bundle, (*version, extent.serial));
+            let (version, serial, ended) = (*version, extent.serial, false);
+            replica.begun.insert(bundle, BegunBundle { version, serial, ended });
             replica.dirty = true;
         }
         let ChunkJob::Journal(entries) = job else { return };
@@ -322,12 +323,15 @@ impl Ledger {
         let replica = chunk.replicas.entry(node).or_default();
         replica.claimed = (report.mutated_version, report.serial);
         // It counts what it verifies: so much of what it was stopped at is there.
-        for (bundle, (version, serial)) in std::mem::take(&mut replica.begun) {
-            if serial <= report.serial {
-                replica.applied.entry(bundle).or_insert((version, serial));
-                chunk.appliers.entry(bundle).or_default().entry(node).or_insert(version);
+        replica.begun.retain(|bundle, &mut BegunBundle { version, serial, ended }| {
+            let is_there = serial <= report.serial;
+            if is_there {
+                replica.applied.entry(*bundle).or_insert((version, serial));
+                chunk.appliers.entry(*bundle).or_default().entry(node).or_insert(version);
             }
-        }
+            // Who did not come to the end of it does not count it; who starts there may.
+            !is_there && !ended
+        });
     }
 
     /// A machine lost power: what it had not synced may be gone.
@@ -467,6 +471,7 @@ impl Ledger {
         for chunk in self.chunks.values_mut() {
             if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.absent = false;
+                replica.begun.values_mut().for_each(|begun| begun.ended = true);
             }
         }
     }
@@ -649,6 +654,24 @@ mod tests {
             ledger.raised(SOURCE, &ReplicaReport { handle, serial, ..ReplicaReport::default() });
             let replica = &ledger.chunk(handle).replicas[&SOURCE];
             assert_eq!((replica.applied.contains_key(&bundle), replica.lost), (is_there, false));
+        }
+    }
+
+    #[test]
+    fn a_bundle_that_failed_is_there_where_the_next_process_counts_it_and_not_the_one_after() {
+        for first in [1, 2] {
+            let (mut ledger, handle, bundle) = stopped_at_the_second();
+            let mut counts = |serial| {
+                let serial = SerialNumber::new(serial);
+                let report = ReplicaReport { handle, serial, ..ReplicaReport::default() };
+                ledger.raised(SOURCE, &report);
+                let is_there = ledger.chunk(handle).replicas[&SOURCE].applied.contains_key(&bundle);
+                ledger.started(SOURCE);
+                is_there
+            };
+            assert!(!counts(1), "who failed does not count it");
+            assert_eq!(counts(first), first == 2);
+            assert_eq!(counts(2), first == 2, "what one that looked did not find is not there");
         }
     }
 

@@ -5,6 +5,15 @@ use cairn_protocol::ReplicaReport;
 use cairn_types::{ChunkVersion, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A bundle that a replica's server did not come to the end of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BegunBundle {
+    pub(crate) version: ChunkVersion,
+    pub(crate) serial: SerialNumber,
+    /// The process that began it has ended: the next one has looked whether it is on disk.
+    pub(crate) ended: bool,
+}
+
 /// What a replica's disk holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplicaLedger {
@@ -12,8 +21,8 @@ pub(crate) struct ReplicaLedger {
     pub(crate) version: ChunkVersion,
     /// Pushes applied, with the version and serial number under which.
     pub(crate) applied: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
-    /// Bundles that it began to store and was stopped at, with serial numbers: there, or not.
-    pub(crate) begun: BTreeMap<PushId, (ChunkVersion, SerialNumber)>,
+    /// Bundles that it began to store and was stopped at: there, or not.
+    pub(crate) begun: BTreeMap<PushId, BegunBundle>,
     /// Of what is applied, what a power loss cannot take.
     pub(crate) synced: BTreeSet<PushId>,
     /// Those that were not synced at a power loss: there by luck at most.

@@ -6,12 +6,14 @@ use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
 use crate::simulation::{Simulation, Workload, told};
 use bytes::Bytes;
 use cairn_client_core::{OpenedProducer, ProducerKey};
+use cairn_env_sim::WorldTime;
 use cairn_format::encode_record;
 use cairn_protocol::{ErrorCode, Outcome};
 use cairn_types::{Content, Epoch};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Of a thousand turns, in how many its process is killed.
 const KILLED_PERMILLE: u64 = 12;
@@ -21,8 +23,9 @@ const CLOSED_PERMILLE: u64 = 40;
 const PAUSE_MS: u64 = 600;
 /// The longest time from one life to the next.
 const AWAY_MS: u64 = 4_000;
-/// Openings that may fail in a row after the faults.
-const FAILURES_MAX: u32 = 4;
+/// How long after the faults no opening may succeed: a master that had no room for its log looks
+/// each second whether it has some.
+const FAILING_MAX: Duration = Duration::from_secs(10);
 
 /// What its process has.
 #[derive(Debug)]
@@ -52,8 +55,8 @@ pub(crate) struct StreamProducer {
     pause_ms: u64,
     life: ProducerLife,
     under_way: BTreeMap<OpTicket, BundleIndex>,
-    /// Openings that failed in a row after the faults.
-    failures: u32,
+    /// Since when openings have failed after the faults.
+    failing_since: Option<WorldTime>,
     over: bool,
 }
 
@@ -68,7 +71,17 @@ impl StreamProducer {
     ) -> Self {
         let (name, life, under_way) = (name.to_owned(), ProducerLife::Away, BTreeMap::new());
         let pause_ms = PAUSE_MS * seconds.div_ceil(60);
-        Self { client, name, file, window, pause_ms, life, under_way, failures: 0, over: false }
+        Self {
+            client,
+            name,
+            file,
+            window,
+            pause_ms,
+            life,
+            under_way,
+            failing_since: None,
+            over: false,
+        }
     }
 
     fn go_on(&mut self, sim: &mut Simulation) {
@@ -99,7 +112,7 @@ impl StreamProducer {
     fn start_life(&mut self, sim: &mut Simulation) {
         let (id, stream) = (self.file.borrow().id, self.file.borrow().name.clone());
         // Once all is quiet each name is opened once more: it tells what became of the rest.
-        let is_done = sim.closing && self.failures == 0 && self.resolved();
+        let is_done = sim.closing && self.failing_since.is_none() && self.resolved();
         if is_done || (sim.closing && id.is_none()) {
             self.over = true;
             return;
@@ -181,8 +194,8 @@ impl StreamProducer {
             Ok(OpOutput::Producer(opened)) => return self.opened(sim, &opened),
             Ok(other) => panic!("a producer starts, and comes to {other:?}"),
             Err(failure) if sim.closing => {
-                self.failures += 1;
-                if self.failures == FAILURES_MAX {
+                let now = sim.world.now();
+                if now > self.failing_since.get_or_insert(now).after(FAILING_MAX) {
                     self.over = true;
                     let what = format!("producer {} cannot be opened", self.name);
                     return sim.fail("it_heals", format!("{what}: {}", told(&failure)));
@@ -194,7 +207,7 @@ impl StreamProducer {
     }
 
     fn opened(&mut self, sim: &mut Simulation, opened: &OpenedProducer) {
-        self.failures = 0;
+        self.failing_since = None;
         if let Err(message) = self.file.borrow_mut().opened(sim, &self.name, opened) {
             return sim.fail("exactly_once", message);
         }

@@ -203,7 +203,13 @@ impl Workload for TailingReader {
             self.over = true;
             return self.judge(sim);
         }
-        sim.wake_after(Duration::from_millis(if got { 100 } else { 500 }));
+        // After the faults it hurries: what it cannot read takes it some deadlines to give up.
+        let pause_ms = match got {
+            true if sim.closing => 10,
+            true => 100,
+            false => 500,
+        };
+        sim.wake_after(Duration::from_millis(pause_ms));
     }
 
     fn woken(&mut self, sim: &mut Simulation) {
