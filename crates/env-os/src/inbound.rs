@@ -368,25 +368,22 @@ impl Inbound {
             return;
         }
         let (now, link, request) = (cx.now, from.connection.into(), from.request);
-        if let Some(begun) = connection.end_unanswered(request) {
+        let mut message = Vec::with_capacity(ORDER_SIZE);
+        order.encode(&mut message);
+        let (rpc, size, order) = (Append::KIND, message.len(), Request::Append(order));
+        if let Some(begun) = connection.follow(&mut self.budget, now, request, (&order, size)) {
             self.meter.rpc_meter().answered(&begun, now, false, 0);
             let (rpc, since, message) = (begun.kind, begun.came, &[]);
             let seen = TappedMessage { link, request, rpc, size: 0, message, payload_size: 0 };
             let reply = TappedReply { since, is_failure: false };
             cx.tap.look(now, RpcWay::ReplySent, &seen, Some(reply));
         }
-        let mut message = Vec::with_capacity(ORDER_SIZE);
-        order.encode(&mut message);
-        let (rpc, size) = (Append::KIND, message.len());
         let seen = TappedMessage { link, request, rpc, size, message: &message, payload_size: 0 };
         cx.tap.look(now, RpcWay::RequestReceived, &seen, None);
-        let order = Request::Append(order);
         if let Err(failure) = judge_request(connection.caller(), &order) {
             return self.dismiss(cx, from.connection, (request, rpc), &failure);
         }
-        if let Some(order) = connection.admit(&mut self.budget, now, request, (order, size)) {
-            cx.news.push_back(News::Request { from, request: order });
-        }
+        cx.news.push_back(News::Request { from, request: order });
     }
 
     /// Says why, and ends the connection once that is written (IN1).

@@ -315,12 +315,23 @@ impl InboundConnection {
         self.wire.socket()
     }
 
-    /// A request is done, and what follows it is answered in its place; which it was, where that
-    /// is counted.
-    pub(crate) fn end_unanswered(&mut self, request: RequestId) -> Option<Begun> {
+    /// A request is done, and what follows it has its place, and is answered there: it waits for
+    /// no room, for most of what it holds came with the other. Which that was, where it is counted.
+    pub(crate) fn follow(
+        &mut self,
+        budget: &mut MemoryBudget,
+        now: Time,
+        id: RequestId,
+        (request, size): (&Request, usize),
+    ) -> Option<Begun> {
         assert!(self.in_flight > 0, "a request is answered once");
         self.in_flight -= 1;
-        self.begun.end(request)
+        let ended = self.begun.end(id);
+        let more = charge(request, size);
+        budget.begin(more);
+        self.begin((now, now), (id, request.kind()), more);
+        self.settle(budget, now);
+        ended
     }
 
     /// Queues the answer to a request; tells the message that it has become, and which request it

@@ -13,8 +13,8 @@
 //!   same address would do is never taken for its doing (R5).
 //! - K4: where as many connections are open as may be, one that nothing waits on makes way for the
 //!   next; who sends us to many servers takes no more of us than that.
-//! - K5: what is pushed goes by a connection of its own: an order that takes a moment does not wait
-//!   behind megabytes for another chunk of the same server.
+//! - K5: what is pushed goes by a connection of its own, unless it is short: an order that takes a
+//!   moment does not wait behind megabytes for another chunk of the same server.
 //!
 //! Knows dialled connections. Never sees an accepted one, nor where a push comes from.
 
@@ -33,6 +33,7 @@ use cairn_env::{Answer, EffectId};
 use cairn_format::RpcWay;
 use cairn_protocol::{
     ErrorCode, Failure, Hello, Outcome, PAYLOAD_SIZE_MAX, Push, Request, RequestId, Response, Role,
+    SHORT_PUSH_MAX,
 };
 use cairn_types::{Address, CellId, Incarnation, ReplicaAt, ServerId, Time};
 use rustix::event::epoll::EventFlags;
@@ -47,8 +48,6 @@ use std::time::Duration;
 const DIAL_TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes of requests that may wait for one connection.
 const CALL_BYTES_MAX: usize = 256 << 20;
-/// A push of so many bytes at the most goes among the calls (K5).
-const PUSH_BESIDE_CALLS_MAX: usize = 64 << 10;
 /// Bytes without an answer that pushes sharing a connection may have together (C3).
 pub(crate) const PUSH_SHARE_MAX: usize = 2 << 20;
 
@@ -115,9 +114,8 @@ impl Outbound {
             return Err(Failure::not_done(ErrorCode::DeadlineExceeded, too_late(&to)));
         }
         let usage = match &request {
-            // All orders of a session come by one connection (R15).
-            Request::Push(push) if push.order.is_some() => RouteUse::Calls,
-            Request::Push(_) if payload.len() > PUSH_BESIDE_CALLS_MAX => RouteUse::Data,
+            // One that brings an order is short: all orders of a session come by one (R15).
+            Request::Push(_) if payload.len() > SHORT_PUSH_MAX => RouteUse::Data,
             _ => RouteUse::Calls,
         };
         let known = self.routes.to((&to, server), usage).next();

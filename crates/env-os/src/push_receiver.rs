@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use cairn_env::buffer_pool::{Buffer, BufferPool, SEGMENT_SIZE};
-use cairn_protocol::{ErrorCode, Failure, Push};
+use cairn_protocol::{ErrorCode, Failure, Push, SHORT_PUSH_MAX};
 use cairn_types::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c};
 
 /// What receiving bytes led to.
@@ -65,6 +65,11 @@ impl PushReceiver {
             return refuse(format!(
                 "{size} pushed bytes have {count} pieces, the message {} checksums",
                 push.checksums.0.len()
+            ));
+        }
+        if push.order.is_some() && size > SHORT_PUSH_MAX {
+            return refuse(format!(
+                "{size} pushed bytes bring an order along; the limit for that is {SHORT_PUSH_MAX}"
             ));
         }
         let (block_size, position) = (block_size as usize, push.block_offset as usize);

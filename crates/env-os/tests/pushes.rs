@@ -5,12 +5,18 @@ mod toy;
 
 use bytes::Bytes;
 use cairn_env_os::bind;
-use cairn_protocol::{AppendOrder, ErrorCode, Outcome, Push, Response};
+use cairn_protocol::{
+    Append, AppendOrder, ChunkLength, ErrorCode, FrameKind, Outcome, Push, Request, RequestId,
+    Response, Role, Rpc, SHORT_PUSH_MAX, encode_frame,
+};
 use cairn_types::{
     Address, BLOCK_SIZE, BlockChecksums, ChunkHandle, MutationNumber, PushId, Rack, ReplicaAt,
     ServerId, SessionId,
 };
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
 use toy::Node;
+use toy::raw_peer::{dial, dial_as, read_frame, request_frame};
 
 fn at(node: &Node) -> ReplicaAt {
     ReplicaAt { server: node.server, address: node.address.clone(), rack: Rack::default() }
@@ -136,7 +142,7 @@ fn ordering(number: u64, bytes: &Bytes, chain: &[ReplicaAt]) -> Push {
 #[test]
 fn an_append_that_comes_with_its_push_is_asked_once_all_hold_the_bytes_and_answered_in_its_place() {
     let ([a, b, c], client) = chain();
-    for (number, size) in [(1, 100), (2, 5 << 20)] {
+    for (number, size) in [(1, 100), (2, SHORT_PUSH_MAX)] {
         let data = bytes(number, size);
         let push = ordering(number, &data, &[at(&b), at(&c)]);
         let answer = client.ask(&a, push, data.clone()).expect("all good");
@@ -167,7 +173,51 @@ fn an_append_whose_push_fails_is_asked_of_nobody() {
     bad[5] ^= 1;
     let failure = client.ask(&a, ordering(2, &data, &[]), bad.into()).expect_err("damaged");
     assert_eq!(failure.code, ErrorCode::ChecksumMismatch);
+    let long = bytes(3, SHORT_PUSH_MAX + 1);
+    let failure = client.ask(&a, ordering(3, &long, &[]), long).expect_err("too long");
+    assert_eq!((failure.code, failure.outcome), (ErrorCode::Invalid, Outcome::Refused));
     assert!(a.seen.appends.lock().unwrap().is_empty());
+}
+
+/// So many pushes with an order each, as the bytes of a bare socket.
+fn many_orders(count: u64) -> Vec<u8> {
+    let (data, mut out) = (bytes(1, 40), Vec::new());
+    for number in 1..=count {
+        let push = Request::from(ordering(number, &data, &[]));
+        let message = |out: &mut Vec<u8>| push.encode(out);
+        let (kind, id) = (FrameKind::Request, RequestId(number));
+        encode_frame(push.kind(), kind, id, &message, data.len(), &mut out);
+        out.extend_from_slice(&data);
+    }
+    out
+}
+
+#[test]
+fn more_pushes_with_orders_than_a_connection_may_have_under_way_are_all_answered() {
+    let server = Node::start(1);
+    let mut peer = dial(server.address.as_str());
+    peer.write_all(&many_orders(1500)).unwrap();
+    let mut answered = BTreeSet::new();
+    for _ in 0..1500 {
+        let (header, _) = read_frame(&mut peer);
+        assert_eq!(header.rpc, Append::KIND);
+        answered.insert(header.request.0);
+    }
+    assert_eq!(answered.len(), 1500);
+    // Whatever it asks then is heard, too.
+    peer.write_all(&request_frame(&ChunkLength::default().into(), 9999)).unwrap();
+    assert_eq!(read_frame(&mut peer).0.request, RequestId(9999));
+}
+
+#[test]
+fn who_may_not_order_an_append_may_not_do_it_by_a_push() {
+    let server = Node::start(1);
+    let mut peer = dial_as(server.address.as_str(), Role::Chunkserver);
+    peer.write_all(&many_orders(1)).unwrap();
+    let (header, _) = read_frame(&mut peer);
+    assert_eq!((header.request, header.kind), (RequestId(1), FrameKind::Failure));
+    assert_eq!(peer.read(&mut [0]).unwrap(), 0, "and is gone");
+    assert!(server.seen.appends.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -214,8 +214,11 @@ impl NetworkHandler<'_> {
 
     /// A request for the process, by itself or behind the push that brought it.
     pub(crate) fn asked(&mut self, id: ConnectionId, request_id: RequestId, request: Request) {
-        // C1.
+        // C1; and whoever listens has heard that it is gone.
         let Some(connection) = self.network.connections.get(&id) else { return };
+        if connection.listener_knows {
+            return;
+        }
         let (from, to, caller) = (connection.from, connection.to, connection.caller);
         if let Err(failure) = judge_request(caller, &request) {
             return self.dismiss(id, (request_id, request.kind()), failure);

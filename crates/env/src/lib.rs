@@ -17,7 +17,9 @@
 //! - E4: calls from one party to another arrive in the order sent, and so do its own pushes, until
 //!   the connection breaks; after that an unknown number of the last ones may or may not have
 //!   arrived. A call may overtake pushes, and a push calls: neither waits behind the other.
-//! - E5: pushed data is verified before it is kept or passed on; bulk bytes pass below the seam.
+//! - E5: pushed data is verified before it is kept or passed on; bulk bytes pass below the seam. An
+//!   order that a push brings along is a request once all of the chain hold the bytes, of whoever
+//!   pushed them and by the same connection; its answer is the push's.
 
 pub mod buffer_pool;
 pub mod chunk_jobs;

@@ -162,7 +162,8 @@ proptest! {
         if let Some(edited) = edited {
             assert_is(&edited, &map, &[]);
             assert_eq!(run_edit::inserted_between(&run, &new, edited.len() - 1), None, "its size");
-            assert_eq!(run_edit::inserted_between(&edited, &new, usize::MAX), None, "they are there");
+            let again = run_edit::inserted_between(&edited, &new, usize::MAX);
+            assert_eq!(again, None, "they are there");
         }
         // One of them stands in the run: the others are on both sides of it.
         if let [_, between @ .., _] = taken
@@ -170,7 +171,8 @@ proptest! {
         {
             left.insert((*key).clone(), (*value).clone());
             let mut apart = EntryList::default();
-            taken.iter().filter(|(it, _)| it != key).for_each(|(key, value)| apart.push(key, value));
+            let others = taken.iter().filter(|(it, _)| it != key);
+            others.for_each(|(key, value)| apart.push(key, value));
             let run = entries(&left).to_run();
             assert_eq!(run_edit::inserted_between(&run, &apart, usize::MAX), None);
         }

@@ -103,8 +103,8 @@ pub use master_calls::{ChosenReplica, Recover, RecoverAnswer};
 pub use master_calls::{LetGoOfLost, LetGoOfLostAnswer, ListLost, ListLostAnswer, LostChunk};
 pub use mutation_calls::{
     Acknowledged, AcknowledgedAnswer, Append, AppendAnswer, AppendOrder, Fetch, FetchAnswer,
-    Forward, ForwardAnswer, Forwarded, LevelSource, Push, PushAnswer, SyncChunk, SyncChunkAnswer,
-    Write, WriteAnswer,
+    Forward, ForwardAnswer, Forwarded, LevelSource, Push, PushAnswer, SHORT_PUSH_MAX, SyncChunk,
+    SyncChunkAnswer, Write, WriteAnswer,
 };
 pub use policy_calls::{
     GetPolicy, GetPolicyAnswer, PolicyOrigin, PolicySource, SetPolicy, SetPolicyAnswer,

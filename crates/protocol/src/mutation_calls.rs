@@ -6,6 +6,10 @@ use cairn_types::{
     BlockChecksums, ChunkHandle, ChunkVersion, LeaseId, PushId, ReplicaAt, SerialNumber, ServerId,
 };
 
+/// A push of so many bytes at most goes among the sender's other requests, for others do not wait
+/// long behind it, and may bring an order along.
+pub const SHORT_PUSH_MAX: usize = 64 << 10;
+
 cairn_types::message! {
     /// Data for the receiver's buffer and for each server of `chain` after it; the bytes are the
     /// payload. Received, verified, kept and passed on below the seam, while it arrives. Answered
@@ -22,9 +26,9 @@ cairn_types::message! {
         /// the standard one.
         6 => block_size: u32,
         /// What the receiver is to do once all of the chain hold the bytes, if it is the primary:
-        /// that is answered then, in this one's place. Never passed on. It comes by the connection
-        /// of the sender's other requests (R15). A server of before ignores it and answers the
-        /// push.
+        /// that is answered then, in this one's place. Only with at most [`SHORT_PUSH_MAX`] bytes,
+        /// by the connection of the sender's other requests (R15); never passed on. A server of
+        /// before ignores it and answers the push.
         7 => order: Option<Box<AppendOrder>>,
     }
 }

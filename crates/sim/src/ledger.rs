@@ -322,16 +322,9 @@ impl Ledger {
         let chunk = self.chunk(report.handle);
         let replica = chunk.replicas.entry(node).or_default();
         replica.claimed = (report.mutated_version, report.serial);
-        // It counts what it verifies: so much of what it was stopped at is there.
-        replica.begun.retain(|bundle, &mut BegunBundle { version, serial, ended }| {
-            let is_there = serial <= report.serial;
-            if is_there {
-                replica.applied.entry(*bundle).or_insert((version, serial));
-                chunk.appliers.entry(*bundle).or_default().entry(node).or_insert(version);
-            }
-            // Who did not come to the end of it does not count it; who starts there may.
-            !is_there && !ended
-        });
+        for (bundle, version) in replica.count_begun(report.serial) {
+            chunk.appliers.entry(bundle).or_default().entry(node).or_insert(version);
+        }
     }
 
     /// A machine lost power: what it had not synced may be gone.

@@ -54,6 +54,22 @@ pub(crate) struct ReplicaLedger {
 }
 
 impl ReplicaLedger {
+    /// Its server counts bundles up to this one, by what it verifies: which of those that it did
+    /// not come to the end of are there, with their versions. Who began one and failed does not
+    /// count it; who starts there may.
+    pub(crate) fn count_begun(&mut self, counted: SerialNumber) -> Vec<(PushId, ChunkVersion)> {
+        let mut there = Vec::new();
+        self.begun.retain(|bundle, &mut BegunBundle { version, serial, ended }| {
+            if serial > counted {
+                return !ended;
+            }
+            self.applied.entry(*bundle).or_insert((version, serial));
+            there.push((*bundle, version));
+            false
+        });
+        there
+    }
+
     /// It has the bytes of one that had at least as much (R16).
     pub(crate) fn level_to(&mut self, first: &Self) {
         for (push, place) in &first.applied {

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   Granting ──► (its turn) ──► Pushing ──► Waiting for the write before it ──► Ordering ──► over
-//!      ▲                                                           │
+//!      ▲                         └─ answered as an order (U7) ─► over, or as below
+//!      │                                                           │
 //!      │                                     push missing: Pushing │
 //!      └── Resting: another try, or another primary, lease, chunk ◄┘ refused, silent
 //! ```
@@ -19,8 +20,11 @@
 //!   (`push_window.rs`): what is sent again and again in vain keeps others' data from arriving.
 //! - U6: data that was sent in vain is sent once more at once, and then less and less often.
 //! - U7: the data of a short append brings its order along where the primary is the first to get
-//!   it. Then the end of that push is the order's: where it is unknown, so is the append's (U3).
+//!   it. Then the end of that push is the order's: where it is unknown, so is the append's (U3). If
+//!   it is not answered, the order goes by itself, under the same name: the primary says whether it
+//!   is the data that is late.
 
+use self::kind::{MutationKind, answers_order};
 use crate::context::ClientContext;
 use crate::ids::TaskId;
 use crate::nearness::order;
@@ -34,7 +38,7 @@ use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{
     Append, AppendOrder, ChunkGrant, ErrorCode, Failure, LeasePurpose, Outcome, Request, Response,
-    Rpc, SyncChunk, Write,
+    Rpc, SHORT_PUSH_MAX, SyncChunk, Write,
 };
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{
@@ -42,46 +46,12 @@ use cairn_types::{
 };
 use std::task::Poll;
 
-/// Data that brings its order along has so many bytes at most: it goes by the connection of all
-/// orders (R15), where others wait behind it.
-const ORDERED_DATA_MAX: usize = 64 << 10;
+mod kind;
+
+pub(crate) use self::kind::AppliedRange;
+
 /// The time between two doubts is doubled so often at most (U4).
 const DOUBT_DOUBLINGS_MAX: u32 = 3;
-
-/// Whether it is the primary's answer to an order, and not one to the push that brings it. Of what
-/// either may say the data is sent anew.
-fn answers_order(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::PushMissing
-            | ErrorCode::StaleVersion
-            | ErrorCode::NoSuchChunk
-            | ErrorCode::ChunkClosed
-            | ErrorCode::NotPrimary
-    )
-}
-
-#[derive(Clone, Copy, Debug)]
-enum MutationKind {
-    /// At an offset of a chunk.
-    Write { index: ChunkIndex, offset: u64, sync: bool },
-    /// At the file's end.
-    Append { sync: bool },
-    /// Nothing new: everything so far on disk.
-    Sync { index: ChunkIndex },
-}
-
-/// Where a mutation was applied: a range of a chunk.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct AppliedRange {
-    pub(crate) index: ChunkIndex,
-    /// Where in the chunk it begins.
-    pub(crate) offset: u64,
-    /// Where in the chunk it ends; of a sync, what of the chunk is on disk.
-    pub(crate) end: u64,
-    /// In which life of the chunk's unsynced bytes; of a sync, which life's are on disk.
-    pub(crate) life: u64,
-}
 
 #[derive(Debug)]
 enum MutationState {
@@ -283,6 +253,10 @@ impl ChunkMutation {
     fn alarmed(&mut self, cx: &mut TaskContext<'_>) -> Progress<AppliedRange> {
         match &mut self.state {
             MutationState::Resting => self.rested(cx),
+            MutationState::Pushing(data) if data.has_ordered() => {
+                self.doubt(cx);
+                Poll::Pending
+            }
             MutationState::Pushing(data) if !data.is_queued() => {
                 data.progress().hurry();
                 self.doubt(cx);
@@ -397,7 +371,7 @@ impl ChunkMutation {
         let chain = order(&cx.client.rack, cx.client.salt(grant.handle), replicas);
         let (rack, nearest) = (&cx.client.rack, &chain[0].rack);
         let is_near = rack.distance(&grant.primary.rack) == rack.distance(nearest);
-        if !is_near || !matches!(self.kind, MutationKind::Append { .. }) {
+        if !is_near || !self.may_order_with_push() {
             return chain;
         }
         // Nobody is nearer: it can order the append itself (U7).
@@ -406,14 +380,18 @@ impl ChunkMutation {
         std::iter::once(grant.primary.clone()).chain(behind).collect()
     }
 
-    /// The order of an append that is not to wait for a disk, where the primary is the first to
-    /// get the data (U7).
+    /// Whether its order may go along with its data: of a short append that is not to wait for a
+    /// disk, whose data was not late before.
+    fn may_order_with_push(&self) -> bool {
+        let waits = !matches!(self.kind, MutationKind::Append { sync: false });
+        !waits && self.bytes.len() <= SHORT_PUSH_MAX && self.late == 0
+    }
+
+    /// That order, where the primary is the first to get the data (U7).
     fn order_with_push(&self, chain: &[ReplicaAt]) -> Option<AppendOrder> {
         let &ChunkGrant { handle, version, lease, .. } = self.grant();
         let is_first = chain[0].server == self.grant().primary.server;
-        let is_short = self.bytes.len() <= ORDERED_DATA_MAX;
-        let goes_along = matches!(self.kind, MutationKind::Append { sync: false });
-        (goes_along && is_first && is_short).then_some(AppendOrder { handle, version, lease })
+        (is_first && self.may_order_with_push()).then_some(AppendOrder { handle, version, lease })
     }
 
     /// A push is done, or not.
@@ -438,6 +416,13 @@ impl ChunkMutation {
             if is_answer {
                 data.was_ordered(cx, call);
                 return self.ordered(cx, result.map(|answer| answer.response));
+            }
+            if let Err(failure) = &result
+                && failure.code == ErrorCode::DeadlineExceeded
+            {
+                self.late += 1;
+                self.last_failure = Some(failure.clone());
+                return self.order(cx);
             }
         }
         let ended = data.answered(cx, call, result);

@@ -83,11 +83,14 @@ impl DataPush {
     pub(crate) fn send(&mut self, cx: &mut TaskContext<'_>) {
         self.queued = false;
         if !self.is_apart() {
-            self.send_to(cx, &self.chain.clone(), self.data.order.clone());
+            self.send_to(cx, &self.chain.clone());
+            if self.has_ordered() {
+                cx.set_alarm(cx.client.impatience());
+            }
             return;
         }
         for replica in self.servers_left() {
-            self.send_to(cx, &[replica], None);
+            self.send_to(cx, &[replica]);
         }
         let grace = match self.data.haste {
             PushHaste::Short => cx.client.impatience() / 4,
@@ -102,15 +105,11 @@ impl DataPush {
         chain.filter(|replica| !self.progress.has_failed(replica.server)).cloned().collect()
     }
 
-    fn send_to(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        chain: &[ReplicaAt],
-        order: Option<AppendOrder>,
-    ) {
+    fn send_to(&mut self, cx: &mut TaskContext<'_>, chain: &[ReplicaAt]) {
         let (first, rest) = chain.split_first().expect("a chunk has a server");
         let block_size = cx.client.cell().block_size;
-        let DataToPush { push, bytes, checksums, block_offset, .. } = &self.data;
+        let DataToPush { push, bytes, checksums, block_offset, order, .. } = &self.data;
+        let order = order.clone().filter(|_| !self.is_apart());
         let request = Push {
             push: *push,
             block_offset: u32::try_from(*block_offset).expect("less than a block"),

@@ -18,11 +18,16 @@ pub fn read_frame(from: &mut TcpStream) -> (FrameHeader, Vec<u8>) {
     (header, message)
 }
 
-/// A peer that dials, and has been welcomed.
+/// A client that dials, and has been welcomed.
 pub fn dial(address: &str) -> TcpStream {
+    dial_as(address, Role::Client)
+}
+
+/// The same, who says that it is this.
+pub fn dial_as(address: &str, role: Role) -> TcpStream {
     let mut peer = TcpStream::connect(address).expect("somebody listens");
     let (server, incarnation) = (ServerId::default(), Incarnation::default());
-    let hello = Hello::new(CELL, Role::Client, server, incarnation);
+    let hello = Hello::new(CELL, role, server, incarnation);
     peer.write_all(&request_frame(&Request::Hello(hello), 0)).expect("says Hello");
     read_frame(&mut peer);
     peer

@@ -375,19 +375,40 @@ fn a_push_with_an_order_that_is_not_answered_may_have_been_carried_out() {
     let mut client = connected();
     let (done, first, call) = ordered_by_its_push(&mut client);
     client.tell(&call, Err(Failure::unknown(ErrorCode::DeadlineExceeded, "no answer in time")));
-    let apart = [(); 4].map(|()| pushed(&mut client));
-    assert!(apart.iter().all(|(push, _)| push.push == first.push && push.order.is_none()));
-    for (_, call) in &apart {
-        client.tell(call, Ok(Response::Push(PushAnswer {})));
-    }
+    // The order may take its time, and the data be there.
     let (append, call) = ordered(&mut client);
     assert_eq!(append.push, first.push, "the primary knows it by its name (R15)");
+    client.assert_asks_nobody();
+    client.tell(&call, Err(Failure::not_done(ErrorCode::PushMissing, "not here yet")));
+    let (again, call) = pushed(&mut client);
+    assert_eq!((again.push, again.order), (first.push, None), "it is the data that is late");
+    client.tell(&call, Ok(Response::Push(PushAnswer {})));
+    let (_, call) = ordered(&mut client);
     client.tell(&call, Err(Failure::refused(ErrorCode::Invalid, "no")));
     assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown), "U3");
 
     let mut client = connected();
     let (done, ..) = ordered_by_its_push(&mut client);
     client.pass(Duration::from_secs(61));
+    assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown));
+}
+
+#[test]
+fn a_primary_that_lets_wait_with_a_push_and_its_order_is_doubted_and_left_where_the_master_is() {
+    let mut client = connected();
+    let (done, _, late) = ordered_by_its_push(&mut client);
+    client.pass(Duration::from_millis(600));
+    let lease = leased(&mut client, grant(0, 9, 21, &[2, 4, 1, 3]));
+    assert_eq!((lease.failed, lease.failed_version), (ServerId::new(2), ChunkVersion::new(8)));
+    client.assert_asks_nobody();
+    client.pass(Duration::from_millis(1100));
+    leased(&mut client, grant(1, 9, 22, &[1, 3]));
+    client.pass(Duration::from_millis(250));
+    let (second, call) = pushed(&mut client);
+    assert_eq!((call.to.as_str(), second.order.is_some()), ("s1:1", true));
+    client.tell(&late, Ok(appended(40)));
+    assert!(!is_done(&done), "the word of the one that was given up counts no more");
+    client.tell(&call, Err(Failure::refused(ErrorCode::Invalid, "no")));
     assert_eq!(result(&done).map_err(|f| f.outcome), Err(Outcome::Unknown));
 }
 
