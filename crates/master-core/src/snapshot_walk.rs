@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 /// Names and places of a slice: a look-up waits for one of them at most, for the driver takes
 /// requests between records of this size. Fewer cost more each.
-const SLICE_MAX: u64 = 64;
+const SLICE_MAX: u64 = 48;
 const _: () = assert!(SLICE_MAX <= COPIED_MAX, "every slice is taken");
 
 /// A directory whose names are to be copied.

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 /// Slices on their way into the log: so many are flushed together, and applied one by one. A
 /// creation that comes meanwhile stands behind them in the log, and waits for them.
-const SLICES_MAX: usize = 8;
+const SLICES_MAX: usize = 5;
 /// Slices that are begun together: one is applied, and two are walked through, until all that may
 /// be are on their way.
 const SLICES_AT_ONCE: usize = 2;

@@ -5,17 +5,19 @@
 //!   committed ──► [ r r r r r r r ] ──a piece──► applied ── requests ── a piece ──► applied …
 //! ```
 //! - BL1: they are applied in the order of the log, each once.
-//! - BL2: a turn applies about [`TURN_SIZE`] bytes of records, and always one: whoever looks
-//!   something up waits for no more, however much one flush committed.
+//! - BL2: a turn applies about [`TURN_SIZE`] bytes of records, and always one, and at most one that
+//!   is large: whoever looks something up waits for no more, however much one flush committed.
 //! - BL3: while any wait, another turn is asked for: nothing waits for a request to come.
 
 use cairn_consensus::CommittedRecord;
 use cairn_env::EffectId;
 use std::collections::VecDeque;
 
-/// Bytes of records that a turn applies: a slice of a snapshot, or some thirty creations. More of
-/// them are a longer wait for a look-up, fewer are more turns, each of which has its cost.
+/// Bytes of records that a turn applies: some thirty creations. More of them are a longer wait for
+/// a look-up, fewer are more turns, each of which has its cost.
 const TURN_SIZE: usize = 4 << 10;
+/// A record of so many bytes ends a turn: most are slices of a snapshot, which take as long.
+const LARGE_SIZE: usize = 1 << 10;
 
 /// The records, and what the turn may still apply.
 #[derive(Debug)]
@@ -47,7 +49,10 @@ impl Backlog {
             return None;
         }
         let record = self.records.pop_front()?;
-        self.left = self.left.saturating_sub(record.data.len().max(1));
+        self.left = match record.data.len() {
+            LARGE_SIZE.. => 0,
+            size => self.left.saturating_sub(size.max(1)),
+        };
         Some(record)
     }
 
@@ -76,7 +81,7 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backlog, TURN_SIZE};
+    use super::{Backlog, LARGE_SIZE, TURN_SIZE};
     use cairn_consensus::CommittedRecord;
     use cairn_env::EffectId;
     use cairn_types::{LogIndex, Term};
@@ -98,18 +103,21 @@ mod tests {
     #[test]
     fn a_turn_takes_a_piece_and_asks_for_the_next_until_all_are_applied_in_order() {
         let mut backlog = Backlog::default();
-        backlog.add(records(1..4, TURN_SIZE / 2));
-        assert_eq!(turn(&mut backlog), [1, 2]);
+        backlog.add(records(1..6, TURN_SIZE / 4 - 1));
+        assert_eq!(turn(&mut backlog), [1, 2, 3, 4, 5]);
+        assert!(!backlog.end_turn(), "none is left");
+        backlog.add(records(6..12, TURN_SIZE / 4 - 1));
+        assert_eq!(turn(&mut backlog), [6, 7, 8, 9, 10]);
         // Whatever else comes in this turn finds nothing to apply.
-        backlog.add(records(4..6, 2 * TURN_SIZE));
+        backlog.add(records(12..14, LARGE_SIZE));
         assert_eq!(turn(&mut backlog), []);
         assert!(backlog.end_turn(), "another turn is needed");
         backlog.asked(EffectId(7));
         assert!(!backlog.end_turn(), "it was asked for");
         assert!(!backlog.is_wake(EffectId(6)) && backlog.is_wake(EffectId(7)));
-        assert_eq!(turn(&mut backlog), [3, 4], "however large the second one is");
+        assert_eq!(turn(&mut backlog), [11, 12], "a large one ends it");
         assert!(backlog.end_turn());
-        assert_eq!(turn(&mut backlog), [5]);
+        assert_eq!(turn(&mut backlog), [13]);
         assert!(!backlog.end_turn(), "nothing waits");
     }
 
