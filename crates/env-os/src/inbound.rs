@@ -567,15 +567,49 @@ fn tap_request(
 mod tests {
     use super::{GREETING_TIME_MAX, Inbound};
     use crate::context::NetworkContext;
+    use crate::context::News;
     use crate::limits::LaunchLimits;
     use crate::poller::Poller;
     use crate::rpc_tap::RpcTap;
     use crate::timers::LoopAlarm;
-    use cairn_protocol::{Hello, Role};
+    use cairn_env::{Caller, Payload};
+    use cairn_protocol::{Append, AppendAnswer, Hello, Request, RequestId, Response, Role};
     use cairn_types::{CellId, Incarnation, ServerId};
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
     use std::sync::Arc;
+
+    #[test]
+    fn an_order_has_its_pushs_place_however_many_there_are_and_however_little_room() {
+        const COUNT: u64 = 1500;
+        let (socket, _peer) = UnixStream::pair().expect("a pair");
+        let mut cx = NetworkContext::new(Poller::new().expect("an epoll"), RpcTap::default());
+        let limits = LaunchLimits { memory_max: 1, ..LaunchLimits::default() };
+        let mut inbound = Inbound::new(None, limits, Arc::default());
+        let connection = inbound.take_in_open(&mut cx, socket.into());
+        let caller = |id| Caller { connection, request: RequestId(id) };
+        let open = inbound.connections.get_mut(&connection).expect("taken in");
+        (1..=COUNT).for_each(|id| open.begin_push(cx.now, RequestId(id), 10));
+        for id in 1..=COUNT {
+            inbound.follow_push(&mut cx, caller(id), Append::default());
+        }
+        let asked = std::mem::take(&mut cx.news)
+            .into_iter()
+            .filter(|news| matches!(news, News::Request { request: Request::Append(_), .. }));
+        assert_eq!(asked.count() as u64, COUNT);
+        for id in 1..=COUNT {
+            let answer = Ok(Response::Append(AppendAnswer::default()));
+            inbound.reply(&mut cx, caller(id), &answer, Payload::default());
+        }
+        // The request that it came with, which is without an answer.
+        let last = inbound.connections.get(&connection).expect("it is there");
+        assert!(!last.is_idle());
+        inbound.lose(&mut cx, connection);
+        inbound.follow_push(&mut cx, caller(1), Append::default());
+        let gone = |news: &News| matches!(news, News::Request { .. });
+        assert!(!cx.news.iter().any(gone), "its connection is gone, and so is it");
+    }
 
     #[test]
     fn whoever_does_not_say_hello_in_time_is_closed() {

@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use cairn_env::buffer_pool::{Buffer, BufferPool, SEGMENT_SIZE};
-use cairn_protocol::{ErrorCode, Failure, Push, SHORT_PUSH_MAX};
+use cairn_protocol::{ErrorCode, Failure, Push};
 use cairn_types::{BLOCK_SIZE, BlockChecksums, Crc32c, crc32c};
 
 /// What receiving bytes led to.
@@ -67,11 +67,7 @@ impl PushReceiver {
                 push.checksums.0.len()
             ));
         }
-        if push.order.is_some() && size > SHORT_PUSH_MAX {
-            return refuse(format!(
-                "{size} pushed bytes bring an order along; the limit for that is {SHORT_PUSH_MAX}"
-            ));
-        }
+        push.check_order(size)?;
         let (block_size, position) = (block_size as usize, push.block_offset as usize);
         let first = segment_size(position, size, block_size);
         Ok(Self {

@@ -82,6 +82,9 @@ impl SimWorld {
             let why = "what the message says cannot be true of its payload";
             return self.answer_push(caller, &Err(Failure::refused(ErrorCode::Invalid, why)));
         }
+        if let Err(failure) = push.check_order(payload.len()) {
+            return self.answer_push(caller, &Err(failure));
+        }
         if !push.checksums.verify(u64::from(push.block_offset), &payload, block) {
             self.time.reach("push refused: checksum");
             let failure = Failure::not_done(ErrorCode::ChecksumMismatch, "pushed data is damaged");

@@ -369,6 +369,10 @@ cairn_types::message! {
     }
 }
 
+/// The tags of slices.
+const COPY_ENTRIES: u32 = 40;
+const COPY_STREAM: u32 = 77;
+
 cairn_types::choice! {
     /// Any record.
     pub enum Record {
@@ -456,6 +460,14 @@ cairn_types::choice! {
 }
 
 impl Record {
+    /// Whether these bytes are a slice of what is being copied: to apply one takes as long as many
+    /// other records, however few bytes it has.
+    #[must_use]
+    pub fn is_slice(bytes: &[u8]) -> bool {
+        let key = cairn_types::wire::next_key(&mut &*bytes);
+        matches!(key, Ok(Some((COPY_ENTRIES | COPY_STREAM, _))))
+    }
+
     /// When it was proposed.
     #[must_use]
     pub fn time(&self) -> WallTime {
@@ -532,11 +544,20 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::Record;
+    use super::{CopyEntries, CopyStream, Record};
     use cairn_types::Random;
     use cairn_types::sample::{check_bytes, check_wire, crossed};
     use cairn_types::wire::Message;
     use proptest::prelude::{ProptestConfig, any, proptest};
+
+    #[test]
+    fn slices_of_what_is_copied_are_known_by_their_first_bytes() {
+        assert!(Record::is_slice(&Record::from(CopyEntries::default()).to_bytes()));
+        assert!(Record::is_slice(&Record::from(CopyStream::default()).to_bytes()));
+        let others = [Record::Begin(Default::default()), Record::Purge(Default::default())];
+        assert!(others.iter().all(|record| !Record::is_slice(&record.to_bytes())));
+        assert!(!Record::is_slice(&[]));
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]

@@ -5,19 +5,19 @@
 //!   committed ──► [ r r r r r r r ] ──a piece──► applied ── requests ── a piece ──► applied …
 //! ```
 //! - BL1: they are applied in the order of the log, each once.
-//! - BL2: a turn applies about [`TURN_SIZE`] bytes of records, and always one, and at most one that
-//!   is large: whoever looks something up waits for no more, however much one flush committed.
+//! - BL2: a turn applies about [`TURN_SIZE`] bytes of records, and always one, and at most one
+//!   slice of a snapshot: whoever looks something up waits for no more, however much one flush
+//!   committed.
 //! - BL3: while any wait, another turn is asked for: nothing waits for a request to come.
 
 use cairn_consensus::CommittedRecord;
 use cairn_env::EffectId;
+use cairn_master_core::Record;
 use std::collections::VecDeque;
 
 /// Bytes of records that a turn applies: some thirty creations. More of them are a longer wait for
 /// a look-up, fewer are more turns, each of which has its cost.
 const TURN_SIZE: usize = 4 << 10;
-/// A record of so many bytes ends a turn: most are slices of a snapshot, which take as long.
-const LARGE_SIZE: usize = 1 << 10;
 
 /// The records, and what the turn may still apply.
 #[derive(Debug)]
@@ -49,9 +49,9 @@ impl Backlog {
             return None;
         }
         let record = self.records.pop_front()?;
-        self.left = match record.data.len() {
-            LARGE_SIZE.. => 0,
-            size => self.left.saturating_sub(size.max(1)),
+        self.left = match Record::is_slice(&record.data) {
+            true => 0,
+            false => self.left.saturating_sub(record.data.len().max(1)),
         };
         Some(record)
     }
@@ -81,9 +81,10 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backlog, LARGE_SIZE, TURN_SIZE};
+    use super::{Backlog, TURN_SIZE};
     use cairn_consensus::CommittedRecord;
     use cairn_env::EffectId;
+    use cairn_master_core::Record;
     use cairn_types::{LogIndex, Term};
 
     fn records(indexes: std::ops::Range<u64>, size: usize) -> Vec<CommittedRecord> {
@@ -93,6 +94,13 @@ mod tests {
             data: vec![0; size].into(),
         };
         indexes.map(record).collect()
+    }
+
+    fn slices(indexes: std::ops::Range<u64>) -> Vec<CommittedRecord> {
+        let slice = Record::CopyEntries(Default::default()).to_bytes();
+        assert!(slice.len() < 10, "few bytes, as of one file with many places");
+        let all = records(indexes, 0).into_iter();
+        all.map(|record| CommittedRecord { data: slice.clone().into(), ..record }).collect()
     }
 
     /// The indexes that a turn takes.
@@ -109,13 +117,13 @@ mod tests {
         backlog.add(records(6..12, TURN_SIZE / 4 - 1));
         assert_eq!(turn(&mut backlog), [6, 7, 8, 9, 10]);
         // Whatever else comes in this turn finds nothing to apply.
-        backlog.add(records(12..14, LARGE_SIZE));
+        backlog.add(slices(12..14));
         assert_eq!(turn(&mut backlog), []);
         assert!(backlog.end_turn(), "another turn is needed");
         backlog.asked(EffectId(7));
         assert!(!backlog.end_turn(), "it was asked for");
         assert!(!backlog.is_wake(EffectId(6)) && backlog.is_wake(EffectId(7)));
-        assert_eq!(turn(&mut backlog), [11, 12], "a large one ends it");
+        assert_eq!(turn(&mut backlog), [11, 12], "a slice ends it");
         assert!(backlog.end_turn());
         assert_eq!(turn(&mut backlog), [13]);
         assert!(!backlog.end_turn(), "nothing waits");

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Entries that a group may come to have by edits.
 pub(crate) const GROUP_COUNT_MAX: usize = 2 * GROUP_COUNT;
-/// Driver that a run which outgrew its memory gets beyond what it needs now. More would cost
+/// Room that a run which outgrew its memory gets beyond what it needs now. More would cost
 /// memory for each page, less a new allocation for each insert.
 const SLACK_SIZE: usize = 32;
 /// What a body begins with where the group's first key is a reference alone.

@@ -1,7 +1,7 @@
 //! Data and control of a mutation (GFS §3.1 to §3.3): push down the chain, then one `Write` or
 //! `Append` to the primary, which forwards in serial order.
 
-use crate::ReplicaReport;
+use crate::{ErrorCode, Failure, ReplicaReport};
 use cairn_types::{
     BlockChecksums, ChunkHandle, ChunkVersion, LeaseId, PushId, ReplicaAt, SerialNumber, ServerId,
 };
@@ -41,7 +41,27 @@ cairn_types::message! {
     }
 }
 
+/// An order whose data has more pieces is not taken along with it: their sums are held for it.
+const ORDERED_PIECES_MAX: usize = 1025;
+
 impl Push {
+    /// Whether it may bring its order along, where it brings one, with so many bytes.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_order(&self, size: usize) -> Result<(), Failure> {
+        let pieces = self.checksums.0.len();
+        let is_short = size <= SHORT_PUSH_MAX && pieces <= ORDERED_PIECES_MAX;
+        if self.order.is_none() || is_short {
+            return Ok(());
+        }
+        let line = format!(
+            "{size} pushed bytes in {pieces} pieces bring an order along; the limits for that are \
+             {SHORT_PUSH_MAX} and {ORDERED_PIECES_MAX}"
+        );
+        Err(Failure::refused(ErrorCode::Invalid, line))
+    }
+
     /// Takes out the append that is to follow this push of so many bytes.
     pub fn take_order(&mut self, size: u64) -> Option<Append> {
         let AppendOrder { handle, version, lease } = *self.order.take()?;

@@ -143,6 +143,7 @@ impl Ledger {
                 let before = replica.applied.insert(bundle, (*version, extent.serial));
                 replica.dirty |= before.is_none() || replica.gone.contains(&bundle);
                 replica.gone.remove(&bundle);
+                replica.begun.remove(&bundle);
                 chunk.appliers.entry(bundle).or_default().insert(node, *version);
                 if *sync {
                     replica.synced = replica.applied.keys().copied().collect();
@@ -666,6 +667,18 @@ mod tests {
             assert_eq!(counts(first), first == 2);
             assert_eq!(counts(2), first == 2, "what one that looked did not find is not there");
         }
+    }
+
+    #[test]
+    fn a_bundle_that_failed_and_was_stored_and_synced_then_survives_a_power_loss() {
+        let (mut ledger, handle, bundle) = stopped_at_the_second();
+        let (serial, checksums) = (SerialNumber::new(2), BlockChecksums::default());
+        let extent = ApplyMutation { serial, offset: 8, size: 8, push: Some(push()), checksums };
+        let version = ChunkVersion::new(1);
+        ledger.disk_did(SOURCE, &ChunkJob::Extend { handle, version, extent, sync: true });
+        ledger.power_lost(SOURCE);
+        let replica = &ledger.chunk(handle).replicas[&SOURCE];
+        assert!(!replica.lost && !replica.gone.contains(&bundle));
     }
 
     #[test]

@@ -73,6 +73,7 @@ impl ReplicaLedger {
     /// It has the bytes of one that had at least as much (R16).
     pub(crate) fn level_to(&mut self, first: &Self) {
         for (push, place) in &first.applied {
+            self.begun.remove(push);
             if !self.applied.contains_key(push) || self.gone.contains(push) {
                 self.applied.insert(*push, *place);
                 if first.gone.contains(push) {

@@ -21,8 +21,8 @@
 //! - U6: data that was sent in vain is sent once more at once, and then less and less often.
 //! - U7: the data of a short append brings its order along where the primary is the first to get
 //!   it. Then the end of that push is the order's: where it is unknown, so is the append's (U3). If
-//!   it is not answered, the order goes by itself, under the same name: the primary says whether it
-//!   is the data that is late.
+//!   it is not answered in time, the data goes to each server apart and the order by itself, under
+//!   the same name: which of them took its time is not known, and the line does not count as slow.
 
 use self::kind::{MutationKind, answers_order};
 use crate::context::ClientContext;
@@ -416,13 +416,6 @@ impl ChunkMutation {
             if is_answer {
                 data.was_ordered(cx, call);
                 return self.ordered(cx, result.map(|answer| answer.response));
-            }
-            if let Err(failure) = &result
-                && failure.code == ErrorCode::DeadlineExceeded
-            {
-                self.late += 1;
-                self.last_failure = Some(failure.clone());
-                return self.order(cx);
             }
         }
         let ended = data.answered(cx, call, result);

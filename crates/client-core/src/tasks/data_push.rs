@@ -155,6 +155,8 @@ impl DataPush {
             Ok(_) => {
                 cx.client.push_window.in_time(cx.now(), cx.id, usual);
             }
+            // It may be the order that takes its time: sent apart, the data tells.
+            Err(_) if self.has_ordered() => {}
             Err(failure) if failure.code == ErrorCode::DeadlineExceeded => {
                 cx.client.push_window.late(cx.now(), cx.id, usual);
                 self.late += 1;
@@ -177,7 +179,7 @@ impl DataPush {
     /// The order that went down the chain with it is answered: all of the chain have it.
     pub(crate) fn was_ordered(&mut self, cx: &mut TaskContext<'_>, call: EffectId) {
         let usual = self.usual_patience(cx, self.chain.len() == 1);
-        cx.client.push_window.in_time(cx.now(), cx.id, usual);
+        cx.client.push_window.ordered(cx.now(), cx.id, usual);
         self.progress.ended(call, Ok(())).expect("what is done has not failed");
     }
 

@@ -107,14 +107,21 @@ impl PushWindow {
     /// A push ended in time, for which `usual` would be waited on a fast line: once one was late, a
     /// window that is full of such grows by about one of them (PW5).
     pub(crate) fn in_time(&mut self, now: Time, task: TaskId, usual: Duration) {
-        let Some(OnItsWay { size, since }) = self.on_their_way.get(&task) else { return };
+        let Some(OnItsWay { since, .. }) = self.on_their_way.get(&task) else { return };
         let took = now.since(*since);
-        if took * SOON_PART < usual {
+        self.ordered(now, task, usual);
+        self.lasting = (self.lasting / 2).max(took).min(LASTING_MAX);
+    }
+
+    /// The same of a push that brought an order along: how long that took says nothing of how long
+    /// pushes last.
+    pub(crate) fn ordered(&mut self, now: Time, task: TaskId, usual: Duration) {
+        let Some(OnItsWay { size, since }) = self.on_their_way.get(&task) else { return };
+        if now.since(*since) * SOON_PART < usual {
             let a_little = size.saturating_mul(*size) / self.limit;
             let more = if self.halved.is_none() { *size } else { a_little.max(1) };
             self.limit = (self.limit + more).min(LIMIT_MAX);
         }
-        self.lasting = (self.lasting / 2).max(took).min(LASTING_MAX);
     }
 
     /// A push was not answered in time, for which `usual` would be waited on a fast line (PW2).

@@ -23,9 +23,9 @@ const CLOSED_PERMILLE: u64 = 40;
 const PAUSE_MS: u64 = 600;
 /// The longest time from one life to the next.
 const AWAY_MS: u64 = 4_000;
-/// How long after the faults no opening may succeed: a master that had no room for its log looks
-/// each second whether it has some.
-const FAILING_MAX: Duration = Duration::from_secs(10);
+/// How long after the first that fails behind the faults others may: a master that had no room for
+/// its log looks each second whether it has some, and one opening may take its whole deadline.
+const FAILING_MAX: Duration = Duration::from_secs(30);
 
 /// What its process has.
 #[derive(Debug)]
