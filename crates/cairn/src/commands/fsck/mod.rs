@@ -177,9 +177,16 @@ async fn await_repair(checker: &Checker, tally: &mut Tally) -> Result<(), CliErr
     tokio::time::sleep(2 * heartbeat).await;
     // Servers that are silent are dead by then, and whatever rests is tried again.
     let patience = 2 * Duration::from_millis(cell.info().config.dead_ms) + 4 * heartbeat;
+    // Before then the only server for a replica may have one that is about to go.
+    let stuck_from = Instant::now() + GOES_WITHIN * heartbeat;
     let (mut mark, mut since) = (RepairMark::now(cell, tally).await?, Instant::now());
     for handle in wanted.iter().copied() {
-        while is_to_be_awaited(checker, handle, tally).await? {
+        loop {
+            match is_whole(checker, handle, tally).await? {
+                Ok(()) => break,
+                Err(stuck) if stuck && Instant::now() > stuck_from => break,
+                Err(_) => {}
+            }
             let now = RepairMark::now(cell, tally).await?;
             if now != mark {
                 (mark, since) = (now, Instant::now());
@@ -218,12 +225,12 @@ async fn listed(checker: &Checker, handle: ChunkHandle) -> Result<Option<ListedC
     checker.cell.listed_chunk(handle).await.doing(doing)
 }
 
-/// Whether a chunk is not whole yet, and may get so by itself.
-async fn is_to_be_awaited(
+/// Whether a chunk is whole; if not, whether no waiting helps as things are.
+async fn is_whole(
     checker: &Checker,
     handle: ChunkHandle,
     tally: &mut Tally,
-) -> Result<bool, CliError> {
+) -> Result<Result<(), bool>, CliError> {
     let chunk = listed(checker, handle).await?;
     let mut is_whole = chunk.as_ref().is_none_or(|chunk| {
         let bad = chunk.replicas.iter().any(|it| !it.stale && (it.damaged || it.suspect));
@@ -239,9 +246,9 @@ async fn is_to_be_awaited(
     }
     if is_whole {
         tally.repaired(handle);
+        return Ok(Ok(()));
     }
-    let stuck = chunk.and_then(|chunk| chunk.waits).is_some_and(|wait| is_stuck(wait.why));
-    Ok(!is_whole && !stuck)
+    Ok(Err(chunk.and_then(|chunk| chunk.waits).is_some_and(|wait| is_stuck(wait.why))))
 }
 
 fn tell_summary(arguments: &FsckArguments, tally: &Tally, output: &Output) -> Result<(), CliError> {
