@@ -34,7 +34,7 @@ pub enum RecordPlace {
         /// Why it could not be read.
         error: Error,
     },
-    /// All else could be read: it begins in this range, which is lost and a range.
+    /// All else could be read: it begins in this range, which is lost and a hole.
     Lost {
         /// Where the range begins.
         offset: u64,

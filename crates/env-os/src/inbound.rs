@@ -566,8 +566,7 @@ fn tap_request(
 #[cfg(test)]
 mod tests {
     use super::{GREETING_TIME_MAX, Inbound};
-    use crate::context::NetworkContext;
-    use crate::context::News;
+    use crate::context::{NetworkContext, News};
     use crate::limits::LaunchLimits;
     use crate::poller::Poller;
     use crate::rpc_tap::RpcTap;

@@ -13,8 +13,8 @@ use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{ChunkIndex, EntryId, EntryKind, Layout, PATH_SIZE_MAX};
 use std::collections::VecDeque;
 
-/// Names and places of a slice: a look-up waits for one of them at most, for the driver takes
-/// requests between records of this size. Fewer cost more each.
+/// Names and places of a slice: a look-up waits for one slice at most, for the driver takes
+/// requests between two. Fewer cost more each.
 const SLICE_MAX: u64 = 48;
 const _: () = assert!(SLICE_MAX <= COPIED_MAX, "every slice is taken");
 

@@ -152,14 +152,9 @@ where
     // Where they all come between two neighbours, or behind all.
     let between = entries.search(first).err();
     let between = between.filter(|at| *at == old_count || last < entries.key(*at));
-    let mut at_last = 0;
-    match between {
-        Some(at) => {
-            entries.splice(at..at, &block);
-            at_last = at + block.count() - 1;
-        }
-        None => entries.merge(&block),
-    }
+    // The last new one, then.
+    let at_last = between.map_or(0, |at| at + block.count() - 1);
+    entries.merge(&block);
     let added = entries.count() - old_count;
     let added_size: usize = new.iter().map(size).sum();
     let runs = entries.to_full_runs(0..entries.count());

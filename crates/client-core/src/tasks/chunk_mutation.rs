@@ -365,19 +365,18 @@ impl ChunkMutation {
 
     /// The replicas in the order in which the data travels.
     fn chain(&self, cx: &TaskContext<'_>) -> Vec<ReplicaAt> {
-        let grant = self.grant();
-        let mut replicas = vec![grant.primary.clone()];
-        replicas.extend(grant.secondaries.iter().cloned());
-        let chain = order(&cx.client.rack, cx.client.salt(grant.handle), replicas);
-        let (rack, nearest) = (&cx.client.rack, &chain[0].rack);
-        let is_near = rack.distance(&grant.primary.rack) == rack.distance(nearest);
-        if !is_near || !self.may_order_with_push() {
+        let ChunkGrant { handle, primary, secondaries, .. } = self.grant();
+        let (rack, salt) = (&cx.client.rack, cx.client.salt(*handle));
+        let mut chain = vec![primary.clone()];
+        let distance = rack.distance(&primary.rack);
+        let is_nearest = || secondaries.iter().all(|it| distance <= rack.distance(&it.rack));
+        if self.may_order_with_push() && is_nearest() {
+            // It can order the append itself (U7).
+            chain.extend(order(&primary.rack, salt, secondaries.clone()));
             return chain;
         }
-        // Nobody is nearer: it can order the append itself (U7).
-        let secondaries = grant.secondaries.clone();
-        let behind = order(&grant.primary.rack, cx.client.salt(grant.handle), secondaries);
-        std::iter::once(grant.primary.clone()).chain(behind).collect()
+        chain.extend(secondaries.iter().cloned());
+        order(rack, salt, chain)
     }
 
     /// Whether its order may go along with its data: of a short append that is not to wait for a

@@ -23,9 +23,10 @@ const CLOSED_PERMILLE: u64 = 40;
 const PAUSE_MS: u64 = 600;
 /// The longest time from one life to the next.
 const AWAY_MS: u64 = 4_000;
-/// How long after the first that fails behind the faults others may: a master that had no room for
-/// its log looks each second whether it has some, and one opening may take its whole deadline.
-const FAILING_MAX: Duration = Duration::from_secs(30);
+/// Openings that may fail in a row after the faults, and for how long they do at least: a master
+/// that had no room for its log looks each second whether it has some.
+const FAILURES_MAX: u32 = 4;
+const FAILS_FOR: Duration = Duration::from_secs(3);
 
 /// What its process has.
 #[derive(Debug)]
@@ -55,8 +56,8 @@ pub(crate) struct StreamProducer {
     pause_ms: u64,
     life: ProducerLife,
     under_way: BTreeMap<OpTicket, BundleIndex>,
-    /// Since when openings have failed after the faults.
-    failing_since: Option<WorldTime>,
+    /// How many openings have failed in a row after the faults, and since when.
+    failures: Option<(u32, WorldTime)>,
     over: bool,
 }
 
@@ -71,17 +72,7 @@ impl StreamProducer {
     ) -> Self {
         let (name, life, under_way) = (name.to_owned(), ProducerLife::Away, BTreeMap::new());
         let pause_ms = PAUSE_MS * seconds.div_ceil(60);
-        Self {
-            client,
-            name,
-            file,
-            window,
-            pause_ms,
-            life,
-            under_way,
-            failing_since: None,
-            over: false,
-        }
+        Self { client, name, file, window, pause_ms, life, under_way, failures: None, over: false }
     }
 
     fn go_on(&mut self, sim: &mut Simulation) {
@@ -112,7 +103,7 @@ impl StreamProducer {
     fn start_life(&mut self, sim: &mut Simulation) {
         let (id, stream) = (self.file.borrow().id, self.file.borrow().name.clone());
         // Once all is quiet each name is opened once more: it tells what became of the rest.
-        let is_done = sim.closing && self.failing_since.is_none() && self.resolved();
+        let is_done = sim.closing && self.failures.is_none() && self.resolved();
         if is_done || (sim.closing && id.is_none()) {
             self.over = true;
             return;
@@ -194,8 +185,9 @@ impl StreamProducer {
             Ok(OpOutput::Producer(opened)) => return self.opened(sim, &opened),
             Ok(other) => panic!("a producer starts, and comes to {other:?}"),
             Err(failure) if sim.closing => {
-                let now = sim.world.now();
-                if now > self.failing_since.get_or_insert(now).after(FAILING_MAX) {
+                let (before, since) = self.failures.unwrap_or((0, sim.now()));
+                self.failures = Some((before + 1, since));
+                if before + 1 >= FAILURES_MAX && sim.now() >= since.after(FAILS_FOR) {
                     self.over = true;
                     let what = format!("producer {} cannot be opened", self.name);
                     return sim.fail("it_heals", format!("{what}: {}", told(&failure)));
@@ -207,7 +199,7 @@ impl StreamProducer {
     }
 
     fn opened(&mut self, sim: &mut Simulation, opened: &OpenedProducer) {
-        self.failing_since = None;
+        self.failures = None;
         if let Err(message) = self.file.borrow_mut().opened(sim, &self.name, opened) {
             return sim.fail("exactly_once", message);
         }

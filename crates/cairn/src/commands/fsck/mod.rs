@@ -182,10 +182,10 @@ async fn await_repair(checker: &Checker, tally: &mut Tally) -> Result<(), CliErr
     let (mut mark, mut since) = (RepairMark::now(cell, tally).await?, Instant::now());
     for handle in wanted.iter().copied() {
         loop {
-            match is_whole(checker, handle, tally).await? {
-                Ok(()) => break,
-                Err(stuck) if stuck && Instant::now() > stuck_from => break,
-                Err(_) => {}
+            match look_again(checker, handle, tally).await? {
+                Wholeness::Whole => break,
+                Wholeness::Stuck if Instant::now() > stuck_from => break,
+                Wholeness::Stuck | Wholeness::Awaited => {}
             }
             let now = RepairMark::now(cell, tally).await?;
             if now != mark {
@@ -225,12 +225,22 @@ async fn listed(checker: &Checker, handle: ChunkHandle) -> Result<Option<ListedC
     checker.cell.listed_chunk(handle).await.doing(doing)
 }
 
-/// Whether a chunk is whole; if not, whether no waiting helps as things are.
-async fn is_whole(
+/// Whether a chunk is whole again.
+#[derive(Clone, Copy, Debug)]
+enum Wholeness {
+    Whole,
+    /// It may get so by itself.
+    Awaited,
+    /// As things are no waiting helps.
+    Stuck,
+}
+
+/// How a chunk is that was to be repaired; notes it where it is whole.
+async fn look_again(
     checker: &Checker,
     handle: ChunkHandle,
     tally: &mut Tally,
-) -> Result<Result<(), bool>, CliError> {
+) -> Result<Wholeness, CliError> {
     let chunk = listed(checker, handle).await?;
     let mut is_whole = chunk.as_ref().is_none_or(|chunk| {
         let bad = chunk.replicas.iter().any(|it| !it.stale && (it.damaged || it.suspect));
@@ -246,9 +256,10 @@ async fn is_whole(
     }
     if is_whole {
         tally.repaired(handle);
-        return Ok(Ok(()));
+        return Ok(Wholeness::Whole);
     }
-    Ok(Err(chunk.and_then(|chunk| chunk.waits).is_some_and(|wait| is_stuck(wait.why))))
+    let stuck = chunk.and_then(|chunk| chunk.waits).is_some_and(|wait| is_stuck(wait.why));
+    Ok(if stuck { Wholeness::Stuck } else { Wholeness::Awaited })
 }
 
 fn tell_summary(arguments: &FsckArguments, tally: &Tally, output: &Output) -> Result<(), CliError> {
