@@ -62,12 +62,15 @@ impl ChunkLedger {
     }
 
     /// Of those, the ones from whom readers are given a stream's bytes: where a set was decided on
-    /// that has less, nobody else (R41).
+    /// that has less (R41), or where faults have taken all that the set's disks had, nobody else:
+    /// a person alone makes a set of one that was left out, by its name (R28, stream seed 549).
     pub(crate) fn intact_for_readers(&self) -> Vec<NodeId> {
         let logged = self.version().map(|(version, _)| version);
         let is_of_set = |node: &NodeId| Some(self.replicas[node].version) >= logged;
+        let is_taken = |it: &ReplicaLedger| it.absent || it.flipped || it.lost;
+        let set_is_taken = self.replicas.iter().all(|(node, it)| !is_of_set(node) || is_taken(it));
         let mut all = self.intact();
-        all.retain(|node| !self.decided || is_of_set(node));
+        all.retain(|node| !(self.decided || set_is_taken) || is_of_set(node));
         all
     }
 
