@@ -117,6 +117,15 @@ impl StreamBook {
         all.get(at)
     }
 
+    /// The bundle that has this byte now: what took the place of others last, else what was there
+    /// first (R46).
+    pub(crate) fn at_now(&self, file: EntryId, offset: u64) -> Option<&CommittedNote> {
+        let is_there =
+            |note: &&CommittedNote| (note.offset..note.offset + note.size).contains(&offset);
+        let replaced = self.replaced.range((file, 0)..=(file, u64::MAX)).map(|(_, note)| note);
+        replaced.rev().find(is_there).or_else(|| self.at(file, offset))
+    }
+
     /// A producer's bundle that begins with that record.
     pub(crate) fn bundle(&self, file: EntryId, name: &str, first: u64) -> Option<&CommittedNote> {
         let place = self.places.get(&file)?.get(name)?.get(&first)?;

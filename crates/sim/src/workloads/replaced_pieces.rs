@@ -461,7 +461,7 @@ impl PiecesReader {
         let got = bytes.len() as u64;
         let next = {
             let observer = sim.observer.borrow();
-            observer.ledger.streams.at(file, read.note.offset + got).cloned()
+            observer.ledger.streams.at_now(file, read.note.offset + got).cloned()
         };
         let is_lost = next.is_some_and(|next| sim.bundle_is_lost(&next));
         let is_cut = (1..read.note.size).contains(&got) && is_lost;

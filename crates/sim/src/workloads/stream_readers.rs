@@ -182,7 +182,7 @@ impl StreamReader {
         self.position += bytes.len() as u64;
         self.scanner.push(bytes);
         while let Some(scanned) = self.scanner.next() {
-            if let Err(why) = self.judge_record(scanned) {
+            if let Err(why) = self.judge_record(sim, file, scanned) {
                 return sim.fail("exactly_once", format!("{}: {why}", self.file.borrow().name));
             }
         }
@@ -228,10 +228,15 @@ impl StreamReader {
     }
 
     /// SR2
-    fn judge_record(&mut self, scanned: Scanned) -> Result<(), String> {
+    fn judge_record(
+        &mut self,
+        sim: &Simulation,
+        id: EntryId,
+        scanned: Scanned,
+    ) -> Result<(), String> {
         let record = match scanned {
             Scanned::Record(record) => record,
-            Scanned::Skipped(range) if self.is_hole(&range) => return Ok(()),
+            Scanned::Skipped(range) if self.is_hole(sim, id, &range) => return Ok(()),
             Scanned::Skipped(range) => return Err(format!("{range:?} is no record (SR2)")),
         };
         let file = self.file.borrow();
@@ -239,8 +244,9 @@ impl StreamReader {
         let last = self.last.entry(record.producer).or_default();
         *last += 1;
         for (first, count) in lost.into_iter().flatten() {
-            if first == last {
-                *last += count;
+            // Of a bundle whose head came by before the rest was lost, too.
+            if (*first..first + count).contains(last) {
+                *last = first + count;
             }
         }
         if record.number == *last {
@@ -250,9 +256,16 @@ impl StreamReader {
         Err(format!("record {number} of {who:?} is read where {last} is to come (SR2)"))
     }
 
-    /// Whether all of a range that is no record is of holes, which lie side by side.
-    fn is_hole(&self, range: &ByteRange) -> bool {
-        let mut at = range.offset;
+    /// Whether all of a range that is no record is of holes, which lie side by side; but for the
+    /// head of a record that came by before the rest of its bundle was lost (stream seed 564).
+    fn is_hole(&self, sim: &Simulation, id: EntryId, range: &ByteRange) -> bool {
+        let head = sim.observer.borrow().ledger.streams.at(id, range.offset).cloned();
+        let ends_in = |hole: &&HoleRead| {
+            let note = head.as_ref();
+            note.is_some_and(|note| (range.offset..note.offset + note.size).contains(&hole.offset))
+        };
+        let cut = self.holes.iter().find(ends_in).map(|hole| hole.offset);
+        let mut at = cut.unwrap_or(range.offset);
         for hole in &self.holes {
             if (hole.offset..hole.offset + hole.size).contains(&at) {
                 at = hole.offset + hole.size;
