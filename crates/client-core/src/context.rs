@@ -8,7 +8,7 @@ use crate::masters::shadow_choice::ShadowChoice;
 use crate::outbox::Outbox;
 use crate::settings::ClientSettings;
 use crate::tasks::master_call::AnsweredBy;
-use crate::tasks::push_window::PushWindow;
+use crate::tasks::push_lines::PushLines;
 use crate::tasks::write_order::WriteOrder;
 use cairn_types::{
     Address, CellConfig, ChunkHandle, Identity, LogIndex, MutationNumber, PushId, Rack, Random,
@@ -28,7 +28,7 @@ pub(crate) struct ClientContext {
     pub(crate) shadows: ShadowChoice,
     pub(crate) files: FileCache,
     pub(crate) write_order: WriteOrder,
-    pub(crate) push_window: PushWindow,
+    pub(crate) push_lines: PushLines,
     /// What is to be looked up and has not been asked for yet.
     pub(crate) lookups: VecDeque<LookupRequest>,
     pub(crate) outbox: Outbox,
@@ -52,7 +52,7 @@ impl ClientContext {
             shadows: ShadowChoice::new(shadow_reads),
             files: FileCache::default(),
             write_order: WriteOrder::default(),
-            push_window: PushWindow::default(),
+            push_lines: PushLines::default(),
             lookups: VecDeque::new(),
             outbox: Outbox::default(),
             identity,

@@ -141,7 +141,7 @@ impl ClientCore {
                 self.step_task(task, input);
             } else if let Some(task) = self.client.write_order.next_passed() {
                 self.step_task(task, TaskInput::Passed);
-            } else if let Some(task) = self.client.push_window.next_turn(self.client.now) {
+            } else if let Some(task) = self.client.push_lines.next_turn(self.client.now) {
                 self.step_task(task, TaskInput::Turn);
             } else if self.client.masters.take_found() {
                 self.tasks.master_found();

@@ -5,7 +5,7 @@
 //!   task_table ──► task ──┬─► master_call
 //!                         ├─► read_piece ─────► replica_choice · short_answer · piece_read
 //!                         ├─► read_run ───────► replica_choice · piece_read
-//!                         ├─► chunk_mutation ─┬► data_push ─► push_progress · push_window
+//!                         ├─► chunk_mutation ─┬► data_push ─► push_progress · push_lines
 //!                         │                   └► write_order
 //!                         └─► bundle_store ────► data_push
 //! ```
@@ -17,8 +17,9 @@ mod data_push;
 pub(crate) mod extent_lookup;
 pub(crate) mod master_call;
 pub(crate) mod piece_read;
+pub(crate) mod push_lines;
 mod push_progress;
-pub(crate) mod push_window;
+mod push_window;
 pub(crate) mod read_piece;
 pub(crate) mod read_run;
 mod replica_choice;

@@ -115,7 +115,7 @@ impl BundleStore {
 
     /// It is taken away.
     pub(crate) fn leave(client: &mut ClientContext, id: TaskId) {
-        client.push_window.leave(id);
+        client.push_lines.leave(id);
     }
 
     pub(crate) fn on(
@@ -125,7 +125,7 @@ impl BundleStore {
     ) -> Progress<StoredBundle> {
         let progress = self.step(cx, input);
         if progress.is_ready() || !matches!(self.state, StoreState::Pushing(_)) {
-            cx.client.push_window.leave(cx.id);
+            cx.client.push_lines.leave(cx.id);
         }
         progress
     }

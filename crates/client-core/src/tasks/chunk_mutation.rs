@@ -17,7 +17,7 @@
 //!   it is there, and while it is, its answer is waited for. Where the master has gone on to
 //!   another lease, so does the mutation.
 //! - U5: after each push that was late the next is waited for twice as long, and has its turn
-//!   (`push_window.rs`): what is sent again and again in vain keeps others' data from arriving.
+//!   (`push_lines.rs`): what is sent again and again in vain keeps others' data from arriving.
 //! - U6: data that was sent in vain is sent once more at once, and then less and less often.
 //! - U7: the data of a short append brings its order along where the primary is the first to get
 //!   it. Then the end of that push is the order's: where it is unknown, so is the append's (U3). If
@@ -177,7 +177,7 @@ impl ChunkMutation {
     /// It is taken away.
     pub(crate) fn leave(&self, client: &mut ClientContext, id: TaskId) {
         self.leave_order(client, id);
-        client.push_window.leave(id);
+        client.push_lines.leave(id);
     }
 
     /// It is on its first way to its order no more.
@@ -212,7 +212,7 @@ impl ChunkMutation {
         let was_pushing = self.is_pushing();
         let progress = self.step(cx, input);
         if was_pushing && (progress.is_ready() || !self.is_pushing()) {
-            cx.client.push_window.leave(cx.id);
+            cx.client.push_lines.leave(cx.id);
         }
         let on_its_way = match &self.state {
             MutationState::Granting => self.attempts == 0,

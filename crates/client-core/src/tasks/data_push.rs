@@ -2,9 +2,10 @@
 //! where that breaks to each apart.
 //!
 //! - DP1: one push has one name, however often its bytes go (R15).
-//! - DP2: data goes once there is room for it among what this client has on its way
-//!   (`push_window.rs`).
+//! - DP2: data goes once there is room for it among what this client has on its way down the same
+//!   chain (`push_lines.rs`).
 
+use crate::tasks::push_lines::{Line, line_of};
 use crate::tasks::push_progress::{FailedPush, PushProgress};
 use crate::tasks::task_context::TaskContext;
 use bytes::Bytes;
@@ -47,6 +48,7 @@ pub(crate) struct DataPush {
     data: DataToPush,
     /// The servers in the order in which it travels.
     chain: Vec<ReplicaAt>,
+    line: Line,
     progress: PushProgress,
     /// It waits for its turn (DP2).
     queued: bool,
@@ -59,7 +61,8 @@ impl DataPush {
     pub(crate) fn new(data: DataToPush, chain: Vec<ReplicaAt>, late: u32) -> Self {
         assert!(!data.bytes.is_empty(), "nothing is not pushed");
         assert!(!chain.is_empty(), "a chunk has a server");
-        Self { data, chain, progress: PushProgress::default(), queued: false, late }
+        let (line, progress) = (line_of(&chain), PushProgress::default());
+        Self { data, chain, line, progress, queued: false, late }
     }
 
     /// The same to each server apart, from the start.
@@ -71,9 +74,7 @@ impl DataPush {
     pub(crate) fn begin(&mut self, cx: &mut TaskContext<'_>) {
         let copies = if self.is_apart() { self.servers_left().len() } else { 1 };
         let size = (self.data.bytes.len() * copies) as u64;
-        // What was pushed before is over.
-        cx.client.push_window.leave(cx.id);
-        self.queued = !cx.client.push_window.begin(cx.now(), cx.id, size);
+        self.queued = !cx.client.push_lines.begin(cx.now(), cx.id, (&self.line, size));
         if !self.queued {
             self.send(cx);
         }
@@ -120,7 +121,7 @@ impl DataPush {
         };
         let usual = self.usual_patience(cx, rest.is_empty());
         let again = usual * (1 << self.late.min(LATE_DOUBLINGS_MAX));
-        let patience = cx.client.push_window.patience(usual).max(again);
+        let patience = cx.client.push_lines.patience(cx.id, usual).max(again);
         let to = (first.address.clone(), first.server);
         let call = cx.call(to, request, bytes.clone(), patience);
         self.progress.sent(call, first.server);
@@ -153,12 +154,12 @@ impl DataPush {
         let usual = self.usual_patience(cx, self.is_apart() || self.chain.len() == 1);
         match &result {
             Ok(_) => {
-                cx.client.push_window.in_time(cx.now(), cx.id, usual);
+                cx.client.push_lines.in_time(cx.now(), cx.id, usual);
             }
             // It may be the order that takes its time: sent apart, the data tells.
             Err(_) if self.has_ordered() => {}
             Err(failure) if failure.code == ErrorCode::DeadlineExceeded => {
-                cx.client.push_window.late(cx.now(), cx.id, usual);
+                cx.client.push_lines.late(cx.now(), cx.id, usual);
                 self.late += 1;
             }
             // It says nothing of how long the line is.
@@ -179,7 +180,7 @@ impl DataPush {
     /// The order that went down the chain with it is answered: all of the chain have it.
     pub(crate) fn was_ordered(&mut self, cx: &mut TaskContext<'_>, call: EffectId) {
         let usual = self.usual_patience(cx, self.chain.len() == 1);
-        cx.client.push_window.ordered(cx.now(), cx.id, usual);
+        cx.client.push_lines.ordered(cx.now(), cx.id, usual);
         self.progress.ended(call, Ok(())).expect("what is done has not failed");
     }
 

@@ -1,5 +1,5 @@
-//! How much data of one client may be on its way to chunkservers at once: more while pushes end
-//! soon, less after one that did not end in time.
+//! How much data of one client may be on its way down one chain of servers at once: more while
+//! pushes end soon, less after one that did not end in time.
 //!
 //! ```text
 //!   may it go? ─yes─► on its way ──► ended soon: more may be on its way
@@ -44,7 +44,7 @@ struct OnItsWay {
     since: Time,
 }
 
-/// What a client's pushes share.
+/// What a client's pushes down one chain share.
 #[derive(Debug)]
 pub(crate) struct PushWindow {
     limit: u64,
@@ -58,15 +58,24 @@ pub(crate) struct PushWindow {
     waiting: VecDeque<(TaskId, u64)>,
 }
 
-impl Default for PushWindow {
-    fn default() -> Self {
+impl PushWindow {
+    /// Nothing is on its way. `lasting`: what pushes took lately, where that is known.
+    pub(crate) fn new(lasting: Option<Duration>) -> Self {
         let (on_their_way, waiting) = (BTreeMap::new(), VecDeque::new());
-        let (limit, halved, lasting) = (LIMIT_FIRST, None, LASTING_FIRST);
+        let (limit, halved, lasting) = (LIMIT_FIRST, None, lasting.unwrap_or(LASTING_FIRST));
         Self { limit, halved, lasting, on_their_way, size: 0, waiting }
     }
-}
 
-impl PushWindow {
+    /// Whether nothing is on its way, nor waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.on_their_way.is_empty() && self.waiting.is_empty()
+    }
+
+    /// What pushes took lately.
+    pub(crate) fn lasting(&self) -> Duration {
+        self.lasting
+    }
+
     /// Whether so many bytes may go now; if not, the task has its turn later.
     pub(crate) fn begin(&mut self, now: Time, task: TaskId, size: u64) -> bool {
         let goes = self.waiting.is_empty() && self.has_room(size);
@@ -158,7 +167,7 @@ mod tests {
 
     #[test]
     fn after_a_late_one_half_as_much_goes_at_once_and_the_rest_in_its_turn() {
-        let mut window = PushWindow::default();
+        let mut window = PushWindow::new(None);
         for id in 1..=8 {
             assert!(window.begin(at(1), TaskId(id), 10), "nothing is late so far");
         }
@@ -185,7 +194,7 @@ mod tests {
 
     #[test]
     fn while_they_end_in_time_more_may_go_up_to_a_limit() {
-        let mut window = PushWindow::default();
+        let mut window = PushWindow::new(None);
         window.begin(at(1), TaskId(1), 10);
         window.late(at(2), TaskId(1), Duration::from_millis(1));
         assert_eq!(window.limit, 5);
@@ -205,7 +214,7 @@ mod tests {
 
     #[test]
     fn who_begins_finds_out_how_much_may_go_before_anything_is_late() {
-        let mut window = PushWindow::default();
+        let mut window = PushWindow::new(None);
         let (piece, soon) = (1 << 20, Duration::from_secs(1));
         assert!(window.begin(at(1), TaskId(1), piece) && window.begin(at(1), TaskId(2), piece));
         assert!(!window.begin(at(1), TaskId(3), piece), "not all at once");
@@ -221,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_push_is_waited_for_several_times_as_long_as_pushes_took_lately() {
-        let (mut window, usual) = (PushWindow::default(), Duration::from_secs(1));
+        let (mut window, usual) = (PushWindow::new(None), Duration::from_secs(1));
         let unknown = usual + LASTING_FIRST * LASTING_TIMES;
         assert_eq!(window.patience(usual), unknown, "nobody knows the line");
         let took = |window: &mut PushWindow, millis: u64| {
