@@ -21,7 +21,9 @@
 //!   set meanwhile it is theirs, unless the person named chunk and server.
 //! - DS6: while a damaged replica here has applied more than those that would be the set, nothing
 //!   is decided but by a person. Readers find its good blocks (`reading.rs`), and would be told
-//!   after a decision that the bytes which it alone has are not there.
+//!   after a decision that the bytes which it alone has are not there. Of a stream's closed chunk
+//!   whoever is as long has the same bytes, whatever life (R28) it counts them in: who was to level
+//!   the others after a power failure, and is found damaged, has no more than they have.
 //! - DS7: where all of a producer's chunk are here, and none has what is committed of it, those
 //!   that have the most are the set: no raise finds one that has it all (R41). Who is away may have
 //!   it; and so may one that is damaged, of which some starts do not know how far it has come.
@@ -34,7 +36,7 @@ use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, SerialNumber, ServerId, Time};
+use cairn_types::{ChunkHandle, Layout, SerialNumber, ServerId, Time};
 
 /// How long a decision waits after the last member has told, in `dead_ms`.
 const SUSPECT_WAIT: u32 = 1;
@@ -101,17 +103,27 @@ fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDec
     assert!(!set.is_empty(), "of some, one has gone furthest (DS3)");
     let of_bad = || told.iter().find(|(_, it)| it.damaged).map(|(server, _)| *server);
     let unread = if is_lost { of_bad() } else { None };
-    if let Some(server) = damaged_above(&told, &set).or(unread) {
+    if let Some(server) = damaged_above(view, chunk, (&told, &set)).or(unread) {
         return SetDecision::LeftToPerson(server);
     }
     if view.now.time < at { SetDecision::At(at) } else { SetDecision::Set(set) }
 }
 
 /// Whose replica is damaged and has applied more than any of these (DS6).
-fn damaged_above(told: &[(ServerId, KnownReplica)], set: &[ServerId]) -> Option<ServerId> {
+fn damaged_above(
+    view: &View<'_>,
+    chunk: &ChunkRecord,
+    (told, set): (&[(ServerId, KnownReplica)], &[ServerId]),
+) -> Option<ServerId> {
     let of_set = |(server, _): &&(ServerId, KnownReplica)| set.contains(server);
     let reached = told.iter().filter(of_set).map(|(_, replica)| replica.serial).max()?;
-    let above = |(_, it): &&(ServerId, KnownReplica)| it.damaged && it.serial > reached;
+    let length = told.iter().filter(of_set).map(|(_, replica)| replica.length).min()?;
+    let is_streams =
+        view.state.entry(chunk.file).is_some_and(|entry| entry.layout == Layout::Stream);
+    let is_no_longer = |it: &KnownReplica| is_streams && it.closed && it.length <= length;
+    let above = |(_, it): &&(ServerId, KnownReplica)| {
+        it.damaged && it.serial > reached && !is_no_longer(it)
+    };
     let furthest = told.iter().filter(above).max_by_key(|(server, it)| (it.serial, *server));
     let is_of_set = furthest.is_some_and(|(server, _)| set.contains(server));
     assert!(!is_of_set, "nothing is decided on a damaged replica (DS3)");

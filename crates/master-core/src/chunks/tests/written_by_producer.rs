@@ -154,6 +154,33 @@ fn who_is_away_or_damaged_may_have_what_the_others_lack_and_only_a_person_goes_o
 }
 
 #[test]
+fn who_began_a_life_and_is_found_damaged_has_no_more_than_those_as_long_as_it() {
+    let life = |serial: u64, length: u64| ReplicaReport {
+        serial: SerialNumber::new((1 << 40) + serial),
+        length,
+        ..told(3, (true, false))
+    };
+    // It was to level the others after a power failure of all three, and could not be read.
+    let all_have = |first: ReplicaReport| {
+        let mut world = World::new(3);
+        stream(&mut world, 3);
+        let mut world = world.restarted(2);
+        world.join(1, vec![first], vec![]);
+        for at in [2, 3] {
+            world.join(at, vec![told(3, (true, true))], vec![]);
+        }
+        world.with(|chunks, _| chunks.fleet.mark_damaged(handle(), server(1)));
+        world.pass(60_000, &[1, 2, 3]);
+        decided(&world)
+    };
+    assert_eq!(all_have(life(0, 3 * SIZE)), SetDecision::Set(vec![server(2), server(3)]), "DS6");
+    let longer = all_have(life(0, 3 * SIZE + 1));
+    assert_eq!(longer, SetDecision::LeftToPerson(server(1)), "what is longer may hold more");
+    let open = ReplicaReport { closed: false, ..life(0, 3 * SIZE) };
+    assert_eq!(all_have(open), SetDecision::LeftToPerson(server(1)), "it may be told late");
+}
+
+#[test]
 fn what_a_person_goes_on_without_is_lost_though_the_chunk_was_closed_whole() {
     let mut world = World::new(3);
     stream(&mut world, 3);
