@@ -167,6 +167,15 @@ fn a_chunk_that_cannot_be_opened_closes_none_either() {
 }
 
 #[test]
+fn no_chunk_is_called_by_the_handle_of_none() {
+    let (mut state, file, _) = one_chunk();
+    let index = ChunkIndex::new(1);
+    let open = OpenChunk { file, index, ..Default::default() };
+    assert!(matches!(apply_next(&mut state, open), Applied::Failed(_)));
+    assert!(!state.chunks.contains(ChunkHandle::default()));
+}
+
+#[test]
 fn one_id_is_given_to_one_directory_of_a_record() {
     let (mut state, ..) = one_chunk();
     let id = EntryId::of(TERM, 20);

@@ -45,7 +45,7 @@ impl ChunkChanges<'_> {
             true => self.chunks.of_record(record.file, &file, record.index),
             false => None,
         };
-        let taken = || self.chunks.contains(record.handle) && !broken(Rule::R1);
+        let taken = || self.chunks.is_taken(record.handle) && !broken(Rule::R1);
         if there.is_none() && taken() {
             return Err(handle_taken(record.handle));
         }

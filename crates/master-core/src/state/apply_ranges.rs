@@ -29,7 +29,7 @@ impl StreamChanges<'_> {
     ) -> Result<Vec<(ChunkIndex, ChunkHandle)>, Failure> {
         let (id, index, handle) = (record.file, record.index, record.handle);
         let file = self.live_stream(id)?;
-        if self.chunks.contains(handle) {
+        if self.chunks.is_taken(handle) {
             return Err(handle_taken(handle));
         }
         if index.get() == u64::MAX || self.chunks.of_record(id, &file, index).is_some() {

@@ -380,7 +380,7 @@ impl SnapshotChanges<'_> {
         }
         let gone = || Failure::refused(ErrorCode::NoSuchChunk, "the chunk's record is gone");
         let former = self.chunks.get(shared).ok_or_else(gone)?;
-        if self.chunks.contains(handle) {
+        if self.chunks.is_taken(handle) {
             return Err(handle_taken(handle));
         }
         if record.shared_version <= former.version || former.index != index {

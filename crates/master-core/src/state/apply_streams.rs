@@ -141,7 +141,7 @@ impl StreamChanges<'_> {
             let line = format!("chunk {}: its producer takes no more", handle.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
-        if self.chunks.contains(handle) {
+        if self.chunks.is_taken(handle) {
             return Err(super::apply_chunks::handle_taken(handle));
         }
         if index.get() == u64::MAX || self.chunks.of_record(id, &file, index).is_some() {

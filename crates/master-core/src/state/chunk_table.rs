@@ -171,6 +171,11 @@ impl ChunkTable {
         self.chunks.get_each(&keys, unpack).collect()
     }
 
+    /// Whether no new chunk can be called that: one is already, or none ever is.
+    pub(super) fn is_taken(&self, handle: ChunkHandle) -> bool {
+        handle.is_none() || self.contains(handle)
+    }
+
     pub(super) fn contains(&self, handle: ChunkHandle) -> bool {
         self.chunks.contains(&chunk_key(handle))
     }
