@@ -21,9 +21,8 @@
 //!   set meanwhile it is theirs, unless the person named chunk and server.
 //! - DS6: while a damaged replica here has applied more than those that would be the set, nothing
 //!   is decided but by a person. Readers find its good blocks (`reading.rs`), and would be told
-//!   after a decision that the bytes which it alone has are not there. Of a stream's closed chunk
-//!   whoever is as long has the same bytes, whatever life (R28) it counts them in: who was to level
-//!   the others after a power failure, and is found damaged, has no more than they have.
+//!   after a decision that the bytes which it alone has are not there. Who has more of a stream's
+//!   chunk, `same_bytes.rs` says.
 //! - DS7: where all of a producer's chunk are here, and none has what is committed of it, those
 //!   that have the most are the set: no raise finds one that has it all (R41). Who is away may have
 //!   it; and so may one that is damaged, of which some starts do not know how far it has come.
@@ -31,12 +30,13 @@
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
 use super::lacks_committed::{all_lack_committed, lacking_committed};
-use super::members::{current, least_of, missing_is_awaited, missing_may_come};
+use super::members::{least_of, missing_is_awaited, missing_may_come};
+use super::same_bytes::current_by_bytes;
 use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{ChunkHandle, Layout, SerialNumber, ServerId, Time};
+use cairn_types::{ChunkHandle, SerialNumber, ServerId, Time};
 
 /// How long a decision waits after the last member has told, in `dead_ms`.
 const SUSPECT_WAIT: u32 = 1;
@@ -72,7 +72,7 @@ pub(crate) fn decide(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
 
 /// The same, whatever a person has chosen.
 fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDecision {
-    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let told = current_by_bytes(view, handle, chunk);
     let usable: Vec<(ServerId, KnownReplica)> =
         told.iter().filter(|(_, replica)| !replica.damaged).copied().collect();
     let mut stale = behind(&usable);
@@ -103,27 +103,17 @@ fn by_rules(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> SetDec
     assert!(!set.is_empty(), "of some, one has gone furthest (DS3)");
     let of_bad = || told.iter().find(|(_, it)| it.damaged).map(|(server, _)| *server);
     let unread = if is_lost { of_bad() } else { None };
-    if let Some(server) = damaged_above(view, chunk, (&told, &set)).or(unread) {
+    if let Some(server) = damaged_above(&told, &set).or(unread) {
         return SetDecision::LeftToPerson(server);
     }
     if view.now.time < at { SetDecision::At(at) } else { SetDecision::Set(set) }
 }
 
 /// Whose replica is damaged and has applied more than any of these (DS6).
-fn damaged_above(
-    view: &View<'_>,
-    chunk: &ChunkRecord,
-    (told, set): (&[(ServerId, KnownReplica)], &[ServerId]),
-) -> Option<ServerId> {
+fn damaged_above(told: &[(ServerId, KnownReplica)], set: &[ServerId]) -> Option<ServerId> {
     let of_set = |(server, _): &&(ServerId, KnownReplica)| set.contains(server);
     let reached = told.iter().filter(of_set).map(|(_, replica)| replica.serial).max()?;
-    let length = told.iter().filter(of_set).map(|(_, replica)| replica.length).min()?;
-    let is_streams =
-        view.state.entry(chunk.file).is_some_and(|entry| entry.layout == Layout::Stream);
-    let is_no_longer = |it: &KnownReplica| is_streams && it.closed && it.length <= length;
-    let above = |(_, it): &&(ServerId, KnownReplica)| {
-        it.damaged && it.serial > reached && !is_no_longer(it)
-    };
+    let above = |(_, it): &&(ServerId, KnownReplica)| it.damaged && it.serial > reached;
     let furthest = told.iter().filter(above).max_by_key(|(server, it)| (it.serial, *server));
     let is_of_set = furthest.is_some_and(|(server, _)| set.contains(server));
     assert!(!is_of_set, "nothing is decided on a damaged replica (DS3)");
@@ -152,7 +142,7 @@ pub(crate) fn keeps_above(
     if let Some(server) = chosen(view, (handle, chunk)) {
         return view.fleet.locations().get(handle, server).map(|replica| replica.serial);
     }
-    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let told = current_by_bytes(view, handle, chunk);
     let of_set = |(server, _): &&(ServerId, KnownReplica)| servers.contains(server);
     let reached = told.iter().filter(of_set).map(|(_, replica)| replica.serial).max()?;
     let is_away = told.len() < chunk.set_size as usize;
@@ -176,7 +166,7 @@ pub(crate) fn may_be_outdone(
     if servers.len() >= least_of(view, handle, chunk) || broken(Rule::R28) {
         return false;
     }
-    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let told = current_by_bytes(view, handle, chunk);
     let of_set = told.iter().filter(|(server, _)| servers.contains(server));
     let reached = of_set.map(|(_, replica)| replica.serial).max();
     let lost = view.fleet.locations().lost(handle);
@@ -201,7 +191,7 @@ fn chosen(view: &View<'_>, (handle, chunk): (ChunkHandle, &ChunkRecord)) -> Opti
 
 /// Whether a set is there that needs nobody's decision.
 pub(crate) fn has_ordinary_set(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
-    let told: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let told = current_by_bytes(view, handle, chunk);
     let stale = behind(&told);
     let live = |server| view.fleet.servers().is_live(view.now.time, server);
     let usable = told
@@ -213,7 +203,7 @@ pub(crate) fn has_ordinary_set(view: &View<'_>, handle: ChunkHandle, chunk: &Chu
         servers.len() >= size || !missing_is_awaited(view, (handle, chunk), &servers)
     };
     // DS7
-    let lacks = all_lack_committed(view, handle, &current(view, handle, chunk).collect::<Vec<_>>());
+    let lacks = all_lack_committed(view, handle, &current_by_bytes(view, handle, chunk));
     !lacks
         && servers.len() >= least_of(view, handle, chunk)
         && by_rules(view, handle, chunk) == SetDecision::NotNeeded

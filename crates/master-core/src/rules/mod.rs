@@ -10,6 +10,7 @@
 //!   charging      next_step, lease_request, lengths         what quotas count
 //!   chunk_list    levelled_unasked ─► replica_set          what no client asks for
 //!   members ─► commit_replicas                             what counts of a stream's bundles
+//!   members ◄─ same_bytes ◄── decided_set · reading        who has as much of a stream's chunk
 //! ```
 
 pub(crate) mod behind;
@@ -41,5 +42,6 @@ pub(crate) mod not_copied;
 pub(crate) mod placement;
 pub(crate) mod reading;
 pub(crate) mod replica_set;
+mod same_bytes;
 pub(crate) mod server_use;
 pub(crate) mod surplus;

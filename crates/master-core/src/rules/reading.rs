@@ -5,7 +5,8 @@
 //! version that most of them stand at is the one to ask for.
 
 use super::lacks_committed::lacking_committed;
-use super::members::{current, former_holder_unknown, secondaries_of};
+use super::members::{former_holder_unknown, secondaries_of};
+use super::same_bytes::current_by_bytes;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::GrantedLease;
 use crate::state::ChunkRecord;
@@ -119,7 +120,7 @@ fn without_lease(
     handle: ChunkHandle,
     chunk: &ChunkRecord,
 ) -> (ChunkVersion, Vec<ReadCandidate>) {
-    let mut replicas: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let mut replicas = current_by_bytes(view, handle, chunk);
     if !former_holder_unknown(view, handle, chunk) {
         let left_behind = behind(&replicas);
         replicas.retain(|(server, _)| !left_behind.contains(server));
