@@ -336,6 +336,13 @@ pub(crate) fn topmost_missing(state: &State, path: &CellPath) -> Option<CellPath
 
 /// How far a path leads, and the names beyond.
 pub(crate) fn walk<'a>(state: &State, path: &'a CellPath) -> (EntryId, Vec<&'a str>) {
+    // What is made lies mostly where something was made before.
+    if let (Some(directory), Some(name)) = (state.directory_of(path), path.name()) {
+        return match state.child(directory, name) {
+            Some(child) => (child, Vec::new()),
+            None => (directory, vec![name]),
+        };
+    }
     let mut at = ROOT;
     let mut names = path.names();
     while let Some(name) = names.next() {

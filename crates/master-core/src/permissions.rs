@@ -51,7 +51,7 @@ impl Asker<'_> {
         if self.may_all() {
             return Ok(());
         }
-        if let Some(id) = self.state.known_directory_of(path).filter(|id| *id != HIDDEN_ROOT) {
+        if let Some(id) = self.state.directory_of(path).filter(|id| *id != HIDDEN_ROOT) {
             return self.check_search(id, path);
         }
         let Some(directory) = path.parent() else { return Ok(()) };
@@ -81,7 +81,7 @@ impl Asker<'_> {
     }
 
     fn check_search_at(&self, id: EntryId, path: &CellPath, depth: u32) -> Result<(), Failure> {
-        if self.state.is_open_way(id, self.who) {
+        if self.state.known_ways().is_open(id, self.who) {
             return Ok(());
         }
         let mut below = None;
@@ -93,7 +93,7 @@ impl Asker<'_> {
             }
             below = Some(at);
         }
-        self.state.remember_open_way(id, self.who);
+        self.state.known_ways().remember(id, self.who);
         Ok(())
     }
 
@@ -202,7 +202,9 @@ impl Asker<'_> {
         // That a file holds no names is said by who looks for them.
         match self.state.entry(directory) {
             Some(entry) if entry.kind == EntryKind::Directory => {
-                self.check_entry((directory, &entry), Access::WRITE.and(Access::SEARCH), path)
+                self.check_entry((directory, &entry), Access::WRITE.and(Access::SEARCH), path)?;
+                self.state.known_ways().remember_maker(directory, self.who);
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -274,6 +274,11 @@ impl Asker<'_> {
     }
 
     fn check_create(&self, create: &Create) -> Result<(), Failure> {
+        // Who may make names there may make this one, and is told if it is there already.
+        let directory = self.state.directory_of(&create.path).filter(|_| !create.or_open);
+        if directory.is_some_and(|it| self.state.known_ways().is_maker(it, self.who)) {
+            return Ok(());
+        }
         self.check_way(&create.path)?;
         let (at, missing) = walk(self.state, &create.path);
         match missing.len() {

@@ -94,6 +94,7 @@ pub(crate) use hidden::{DeletedFrom, HIDDEN_NAME, HiddenRecord, HiddenTable};
 use image::image_head;
 pub use image::{Image, ImageError};
 pub use names::{Children, HIDDEN_ROOT, ROOT};
+pub(crate) use open_ways::KnownWays;
 pub use outcomes::Remembered;
 pub use policies::Policies;
 pub use policy_job::{PolicyJob, PolicyStep};
@@ -107,7 +108,7 @@ pub use totals::{SubtreeSum, Totals};
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::{
     Attributes, CellConfig, CellId, CellPath, ChunkHandle, ChunkIndex, Entry, EntryId, EntryKind,
-    Identity, LogIndex, MutationName, ReignId, ReplicaAt, ServerId, Term, WallTime,
+    LogIndex, MutationName, ReignId, ReplicaAt, ServerId, Term, WallTime,
 };
 use chunk_table::ChunkTable;
 use growing_snapshots::GrowingSnapshots;
@@ -122,7 +123,6 @@ pub use purged::KeptAbove;
 use purged::PurgedChunks;
 use shared_chunks::SharedChunks;
 use std::ops::{Range, RangeInclusive};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The durable state.
@@ -358,14 +358,10 @@ impl State {
         self.names.way_up(id)
     }
 
-    /// Whether it is remembered that somebody may go through a directory and all above it.
-    pub(crate) fn is_open_way(&self, directory: EntryId, who: &Arc<Identity>) -> bool {
-        self.names.is_open_way(directory, who)
-    }
-
-    /// Remembers it, until a directory leaves its place or has other attributes.
-    pub(crate) fn remember_open_way(&self, directory: EntryId, who: &Arc<Identity>) {
-        self.names.remember_open_way(directory, who);
+    /// What is remembered of who may go where, until a directory leaves its place or has other
+    /// attributes.
+    pub(crate) fn known_ways(&self) -> KnownWays<'_> {
+        self.names.known_ways()
     }
 
     /// An entry's name. That of a file is searched in its directory: only where nothing hurries.
@@ -382,9 +378,10 @@ impl State {
         self.names.resolve(path).map(|(id, _)| id)
     }
 
-    /// The directory that a path's last name is in, where that was looked up lately.
-    pub(crate) fn known_directory_of(&self, path: &CellPath) -> Option<EntryId> {
-        self.names.known_directory_of(path)
+    /// The directory that a path's last name is in, if there is one below the root: remembered, as
+    /// where it was looked up lately.
+    pub(crate) fn directory_of(&self, path: &CellPath) -> Option<EntryId> {
+        self.names.directory_of(path)
     }
 
     /// What paths stand for, looked up together.

@@ -18,15 +18,12 @@ use super::attribute_table::AttributeTable;
 use super::entry_record::EntryRecord;
 use super::hidden::{HIDDEN_NAME, HiddenRecord, HiddenTable};
 use super::map::{DamageMark, Map, MapFinger, Walk};
-use super::open_ways::OpenWays;
+use super::open_ways::{KnownWays, OpenWays};
 use super::packing::{Packed, put_near};
 use super::path_cache::PathCache;
 use cairn_protocol::{ErrorCode, Failure};
 use cairn_types::planted::{self, Rule};
-use cairn_types::{
-    Attributes, CellPath, Entry, EntryId, EntryKind, Identity, NAME_SIZE_MAX, WallTime,
-};
-use std::sync::Arc;
+use cairn_types::{Attributes, CellPath, Entry, EntryId, EntryKind, NAME_SIZE_MAX, WallTime};
 
 /// `/`. No term has term 0, so the id is taken by nothing else.
 pub const ROOT: EntryId = EntryId::new(1);
@@ -119,14 +116,9 @@ impl NameTree {
         entry.describe(id, name, self.attributes.get(entry.attributes))
     }
 
-    /// Whether it is remembered that somebody may go through a directory and all above it.
-    pub(super) fn is_open_way(&self, directory: EntryId, who: &Arc<Identity>) -> bool {
-        self.open_ways.is_open(directory, self.moves(), who)
-    }
-
-    /// Remembers it.
-    pub(super) fn remember_open_way(&self, directory: EntryId, who: &Arc<Identity>) {
-        self.open_ways.remember(directory, self.moves(), who);
+    /// What is remembered of who may go where.
+    pub(super) fn known_ways(&self) -> KnownWays<'_> {
+        self.open_ways.at(self.moves())
     }
 
     /// A directory has other attributes: nobody remembers who may go through it.
@@ -224,16 +216,20 @@ impl NameTree {
     }
 
     pub(super) fn resolve(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
-        let Some(parent) = self.known_directory_of(path) else { return self.walk_down(path) };
+        let Some(parent) = self.paths.directory_of(path) else { return self.walk_down(path) };
         let name = path.name().unwrap_or_default();
         let child = self.step(parent, name, &mut Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX));
         child.ok_or_else(|| missing(self, (parent, EntryKind::Directory), path))
     }
 
-    /// The directory of a path's last name, if it is remembered (PC1).
-    pub(super) fn known_directory_of(&self, path: &CellPath) -> Option<EntryId> {
-        let (directory, _) = path.as_str().rsplit_once('/')?;
-        self.paths.get(directory)
+    /// The directory of a path's last name, which is looked up where it is not remembered (PC1).
+    /// None of what is in the root, or nowhere.
+    pub(super) fn directory_of(&self, path: &CellPath) -> Option<EntryId> {
+        self.paths.directory_of(path).or_else(|| {
+            // Whatever it comes to, the directory is remembered, if there is one.
+            drop(self.walk_down(path));
+            self.paths.directory_of(path)
+        })
     }
 
     /// The same of paths looked up together.
@@ -243,11 +239,9 @@ impl NameTree {
     ) -> Vec<Result<EntryId, Failure>> {
         let (mut keys, mut ends, mut parents, mut found) = (vec![], vec![], vec![], vec![]);
         for path in paths {
-            let way = path.as_str().rsplit_once('/');
             // Not in the root, where not all that is found stands in the tree (NA2).
-            let parent = way.and_then(|(directory, _)| self.paths.get(directory));
-            let parent = parent.filter(|parent| *parent != ROOT);
-            found.push(if let (Some(parent), Some((_, name))) = (parent, way) {
+            let parent = self.paths.directory_of(path).filter(|parent| *parent != ROOT);
+            found.push(if let (Some(parent), Some(name)) = (parent, path.name()) {
                 keys.extend_from_slice(&entry_key(parent));
                 keys.extend_from_slice(name.as_bytes());
                 ends.push(keys.len());
@@ -276,23 +270,26 @@ impl NameTree {
         entries.map(|entry| entry.map(|(record, _)| record)).collect()
     }
 
-    /// Resolves a path from the root down, and remembers the directory that its last name is in.
+    /// Resolves a path from the root down, and remembers the directory that its last name is in, or
+    /// would be.
     fn walk_down(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
         let mut key = Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX);
         let (mut at, mut kind) = (ROOT, EntryKind::Directory);
-        let mut parent = ROOT;
-        for name in path.names() {
-            parent = at;
+        let mut names = path.names().peekable();
+        while let Some(name) = names.next() {
+            let is_last = names.peek().is_none();
+            // Nobody needs to remember where the root is.
+            if is_last
+                && at != ROOT
+                && kind == EntryKind::Directory
+                && let Some((directory, _)) = path.as_str().rsplit_once('/')
+            {
+                self.paths.remember(directory, at);
+            }
             (at, kind) = match self.step(at, name, &mut key) {
                 Some(child) => child,
                 None => return Err(missing(self, (at, kind), path)),
             };
-        }
-        // Nobody needs to remember where the root is.
-        if parent != ROOT
-            && let Some((directory, _)) = path.as_str().rsplit_once('/')
-        {
-            self.paths.remember(directory, parent);
         }
         Ok((at, kind))
     }

@@ -5,7 +5,7 @@
 //! - PC1: what is remembered is so: all of it is forgotten when any directory leaves its place.
 //!   What is made, and what happens to files, makes no path of a directory lead elsewhere.
 
-use cairn_types::{EntryId, crc32c};
+use cairn_types::{CellPath, EntryId, crc32c};
 use std::cell::RefCell;
 use std::fmt;
 
@@ -55,6 +55,12 @@ impl PathCache {
         let slots = self.slots.borrow();
         let known = slots.get(slot_of(path))?.as_ref()?;
         (known.generation == self.generation && *known.path == *path).then_some(known.id)
+    }
+
+    /// The directory of a path's last name, if that is remembered.
+    pub(super) fn directory_of(&self, path: &CellPath) -> Option<EntryId> {
+        let (directory, _) = path.as_str().rsplit_once('/')?;
+        self.get(directory)
     }
 
     /// Remembers that `path` leads to a directory.
