@@ -1,10 +1,11 @@
 //! A bad replica makes room for a good one (A20, R11): it goes where its chunk has its goal without
 //! it, and where no server could take a good one as long as it is there.
 
+use super::super::test_world::{chunk_of, written_by};
 use super::moves::asked;
 use super::{World, members, report, server};
 use cairn_protocol::{CancelJob, ChunkGrant, Heartbeat, JobKind, ReplicaReport};
-use cairn_types::{ChunkVersion, Incarnation};
+use cairn_types::{ChunkVersion, Incarnation, SerialNumber};
 
 impl World {
     /// A server has found its replica to be bad.
@@ -129,4 +130,52 @@ fn replicas_that_read_again_count_again_and_nothing_is_copied() {
     assert_eq!((counts.damaged, counts.below_goal), (0, 0));
     assert!(world.orders().is_empty(), "all are there");
     assert!(world.raises().is_empty(), "nobody is left out");
+}
+
+/// Three bundles of a producer are committed: the first server has them, and is suspect; the others
+/// lack the last. That is known of those that are closed.
+fn committed_on_one(world: World, closed: [bool; 2]) -> World {
+    let told = |serial: u64, (closed, suspect): (bool, bool)| {
+        let ((handle, version), serial) = (chunk_of(1), SerialNumber::new(serial));
+        let length = 10 * serial.get();
+        vec![ReplicaReport {
+            handle,
+            version,
+            serial,
+            length,
+            closed,
+            suspect,
+            ..Default::default()
+        }]
+    };
+    let mut world = world;
+    written_by(&mut world, 1, (3, 10));
+    let mut world = world.restarted(2);
+    world.join(1, told(3, (true, true)), vec![]);
+    for (id, closed) in (2..).zip(closed) {
+        world.join(id, told(2, (closed, false)), vec![]);
+    }
+    world.pass(60_000, &[1, 2, 3]);
+    world
+}
+
+#[test]
+fn a_suspect_that_alone_has_what_is_committed_makes_room_for_nobody() {
+    // Stream seed 1180.
+    let mut world = committed_on_one(World::new(3), [false, true]);
+    assert!(world.raises().is_empty(), "one that may have it is no set without the other (R41)");
+    let mut world = committed_on_one(World::new(3), [false, false]);
+    let raises = world.raises();
+    assert_eq!(asked(&raises), [2, 3], "both may have it, for all that is known");
+    for (id, _, raise) in &raises {
+        let report = ReplicaReport {
+            version: raise.to,
+            serial: SerialNumber::new(2),
+            length: 20,
+            closed: true,
+            ..ReplicaReport::default()
+        };
+        world.accept(*id, raise, report);
+    }
+    assert!(world.sets().is_empty(), "neither has, and is told so now");
 }
