@@ -346,6 +346,11 @@ impl FaultInjector {
         }
     }
 
+    /// Whether some machine is down until a copy of it is taken for dead.
+    pub(crate) fn lets_rest(&self) -> bool {
+        self.machines.lets_rest()
+    }
+
     /// All faults end.
     pub(crate) fn clear(&mut self, sim: &mut Simulation) {
         self.over = true;

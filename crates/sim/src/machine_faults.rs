@@ -49,6 +49,10 @@ impl MachineFaults {
         !self.is_gone(node) && !self.resting.contains(&node)
     }
 
+    pub(crate) fn lets_rest(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
     /// Nobody is taken for this machine any more.
     pub(crate) fn rested(&mut self, node: NodeId) {
         self.resting.remove(&node);

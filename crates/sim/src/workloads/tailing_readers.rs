@@ -45,9 +45,8 @@ pub(crate) struct TailingReader {
 /// So many failures in a row, after the faults, are no accident...
 const FAILURES_MAX: u32 = 3;
 /// ...where they went on for so long: a master whose disk was full asks each second whether it has
-/// room again (hard seed 2299 of 56ec34b), and servers have this time to join again, in which a
-/// chunk may have nobody (the pinned scenario of a copied disk).
-const FAILS_FOR: Duration = Duration::from_secs(12);
+/// room again (hard seed 2299 of 56ec34b).
+const FAILS_FOR: Duration = Duration::from_secs(2);
 /// So many empty reads in a row, after the faults, are the end.
 const IDLE_MAX: u32 = 5;
 
