@@ -5,7 +5,7 @@
 //! - DP2: data goes once there is room for it among what this client has on its way down the same
 //!   chain (`push_lines.rs`).
 
-use crate::tasks::push_lines::{Line, line_of};
+use crate::tasks::push_lines::line_of;
 use crate::tasks::push_progress::{FailedPush, PushProgress};
 use crate::tasks::task_context::TaskContext;
 use bytes::Bytes;
@@ -48,7 +48,6 @@ pub(crate) struct DataPush {
     data: DataToPush,
     /// The servers in the order in which it travels.
     chain: Vec<ReplicaAt>,
-    line: Line,
     progress: PushProgress,
     /// It waits for its turn (DP2).
     queued: bool,
@@ -61,8 +60,7 @@ impl DataPush {
     pub(crate) fn new(data: DataToPush, chain: Vec<ReplicaAt>, late: u32) -> Self {
         assert!(!data.bytes.is_empty(), "nothing is not pushed");
         assert!(!chain.is_empty(), "a chunk has a server");
-        let (line, progress) = (line_of(&chain), PushProgress::default());
-        Self { data, chain, line, progress, queued: false, late }
+        Self { data, chain, progress: PushProgress::default(), queued: false, late }
     }
 
     /// The same to each server apart, from the start.
@@ -74,7 +72,8 @@ impl DataPush {
     pub(crate) fn begin(&mut self, cx: &mut TaskContext<'_>) {
         let copies = if self.is_apart() { self.servers_left().len() } else { 1 };
         let size = (self.data.bytes.len() * copies) as u64;
-        self.queued = !cx.client.push_lines.begin(cx.now(), cx.id, (&self.line, size));
+        let line = line_of(&self.chain);
+        self.queued = !cx.client.push_lines.begin(cx.now(), cx.id, (line, size));
         if !self.queued {
             self.send(cx);
         }

@@ -71,6 +71,11 @@ impl PushWindow {
         self.on_their_way.is_empty() && self.waiting.is_empty()
     }
 
+    /// Whether somebody waits for its turn.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// What pushes took lately.
     pub(crate) fn lasting(&self) -> Duration {
         self.lasting

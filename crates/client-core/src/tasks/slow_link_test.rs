@@ -4,6 +4,7 @@
 use crate::operation::Operation;
 use crate::test_client::{Call, FILE, ResultSlot, TestClient, connected, grant, is_done, result};
 use cairn_protocol::{ErrorCode, Failure, PushAnswer, Request, Response, WriteAnswer};
+use cairn_types::CellConfig;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ const STEP: Duration = Duration::from_millis(10);
 /// whether anybody still waits for its answer or not.
 #[derive(Default)]
 struct SlowLink {
+    /// So many that chunks have in turn, each of servers of its own.
+    chains: u64,
     line: VecDeque<(usize, Call)>,
     /// Of the first one.
     carried: usize,
@@ -31,6 +34,9 @@ struct SlowLink {
 struct Writer {
     client: TestClient,
     left: usize,
+    at_once: usize,
+    /// From one write to the next.
+    stride: usize,
     under_way: Vec<ResultSlot>,
 }
 
@@ -41,9 +47,10 @@ impl Writer {
             assert!(!over || result(done).is_ok(), "{:?}", result(done));
             !over
         });
-        while self.left > 0 && self.under_way.len() < WRITES_AT_ONCE {
+        while self.left > 0 && self.under_way.len() < self.at_once {
             self.left -= 1;
-            let (offset, bytes) = ((self.left * WRITE_SIZE) as u64, vec![5; WRITE_SIZE].into());
+            let offset = (self.left * self.stride) as u64;
+            let bytes = vec![5; WRITE_SIZE].into();
             let write = Operation::Write { file: FILE, offset, bytes, sync: false };
             self.under_way.push(self.client.start(write));
         }
@@ -62,7 +69,8 @@ impl SlowLink {
             match &call.request {
                 Request::Lease(lease) => {
                     let index = lease.index.get();
-                    client.tell(&call, Ok(grant(index, 8, 21, &[1, 2, 3])));
+                    let chain = [1, 2, 3].map(|server| 3 * (index % self.chains) + server);
+                    client.tell(&call, Ok(grant(index, 8, 21, &chain)));
                 }
                 Request::Write(_) => {
                     client.tell(&call, Ok(Response::Write(WriteAnswer::default())));
@@ -117,13 +125,11 @@ impl SlowLink {
     }
 }
 
-#[test]
-fn what_clients_send_through_a_slow_link_is_a_small_multiple_of_what_they_store() {
-    let mut link = SlowLink::default();
-    let writer = |_| Writer { client: connected(), left: WRITES_EACH, under_way: vec![] };
-    let mut writers: Vec<Writer> = (0..CLIENTS).map(writer).collect();
-    let stored = CLIENTS * WRITES_EACH * WRITE_SIZE;
-    let mut steps = 0;
+/// What the writers send until all is stored, as a multiple of that, in tenths.
+fn sent_by(chains: u64, mut writers: Vec<Writer>) -> usize {
+    let mut link = SlowLink { chains, ..SlowLink::default() };
+    let stored: usize = writers.iter().map(|writer| writer.left * WRITE_SIZE).sum();
+    let (mut steps, needed) = (0, stored / LINK_SIZE);
     while !writers.iter().all(Writer::is_done) {
         for (at, writer) in writers.iter_mut().enumerate() {
             writer.write_some();
@@ -134,11 +140,31 @@ fn what_clients_send_through_a_slow_link_is_a_small_multiple_of_what_they_store(
             writer.client.pass(STEP);
         }
         steps += 1;
-        assert!(2 * link.sent <= 7 * stored, "{} of {stored} after {steps} steps", link.sent);
+        assert!(steps < 5 * needed, "{} of {stored} after {steps} steps", link.sent);
     }
-    let needed = stored / LINK_SIZE;
-    assert!(steps < 5 * needed, "{steps} steps, where {needed} would do");
     eprintln!("{} bytes sent for {stored}, in {steps} steps of {needed}", link.sent);
+    link.sent * 10 / stored
+}
+
+#[test]
+fn what_clients_send_through_a_slow_link_is_a_small_multiple_of_what_they_store() {
+    let (at_once, left, stride) = (WRITES_AT_ONCE, WRITES_EACH, WRITE_SIZE);
+    let writer = |_| Writer { client: connected(), left, at_once, stride, under_way: vec![] };
+    let sent = sent_by(1, (0..CLIENTS).map(writer).collect());
+    assert!(sent <= 35, "{sent} tenths");
+}
+
+/// Each of its chains has a window of its own, and all of them are one line in truth, of six
+/// seconds: 16 tenths down one chain, 18 down these.
+#[test]
+fn what_one_client_sends_down_many_chains_through_a_slow_link_is_a_small_multiple_too() {
+    let stride = usize::try_from(CellConfig::tiny().chunk_size).expect("small");
+    let (at_once, left) = (256, 3 * 256);
+    for chains in [16, 64] {
+        let writer = Writer { client: connected(), left, at_once, stride, under_way: vec![] };
+        let sent = sent_by(chains, vec![writer]);
+        assert!(sent <= 20, "{sent} tenths down {chains} chains");
+    }
 }
 
 /// Sends of the data of one append within its minute, where what is asked of chunkservers ends like
