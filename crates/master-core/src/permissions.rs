@@ -51,11 +51,8 @@ impl Asker<'_> {
         if self.may_all() {
             return Ok(());
         }
-        if let Some(id) = self.state.directory_of(path).filter(|id| *id != HIDDEN_ROOT) {
-            return self.check_search(id, path);
-        }
         let Some(directory) = path.parent() else { return Ok(()) };
-        if let Ok((id, EntryKind::Directory)) = self.state.resolve_kind(&directory) {
+        if let Some(id) = self.state.directory_of(path) {
             self.check_search(id, path)?;
             if id != HIDDEN_ROOT {
                 return Ok(());

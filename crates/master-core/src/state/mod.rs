@@ -378,8 +378,7 @@ impl State {
         self.names.resolve(path).map(|(id, _)| id)
     }
 
-    /// The directory that a path's last name is in, if there is one below the root: remembered, as
-    /// where it was looked up lately.
+    /// The directory that a path's last name is in, or would be, if there is one.
     pub(crate) fn directory_of(&self, path: &CellPath) -> Option<EntryId> {
         self.names.directory_of(path)
     }

@@ -222,13 +222,13 @@ impl NameTree {
         child.ok_or_else(|| missing(self, (parent, EntryKind::Directory), path))
     }
 
-    /// The directory of a path's last name, which is looked up where it is not remembered (PC1).
-    /// None of what is in the root, or nowhere.
+    /// The directory of a path's last name, the root too; none where no directory is there, and of
+    /// `/`, which has no name.
     pub(super) fn directory_of(&self, path: &CellPath) -> Option<EntryId> {
+        path.name()?;
         self.paths.directory_of(path).or_else(|| {
-            // Whatever it comes to, the directory is remembered, if there is one.
-            drop(self.walk_down(path));
-            self.paths.directory_of(path)
+            let (at, kind) = self.walk_to_last(path).ok()?;
+            (kind == EntryKind::Directory).then_some(at)
         })
     }
 
@@ -270,28 +270,27 @@ impl NameTree {
         entries.map(|entry| entry.map(|(record, _)| record)).collect()
     }
 
-    /// Resolves a path from the root down, and remembers the directory that its last name is in, or
-    /// would be.
+    /// Resolves a path from the root down.
     fn walk_down(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
+        let parent = self.walk_to_last(path)?;
+        let Some(name) = path.name() else { return Ok(parent) };
+        let child = self.step(parent.0, name, &mut Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX));
+        child.ok_or_else(|| missing(self, parent, path))
+    }
+
+    /// What a path's last name is looked for in, from the root down: where it is a directory, it is
+    /// remembered (PC1). Nobody needs to remember where the root is.
+    fn walk_to_last(&self, path: &CellPath) -> Result<(EntryId, EntryKind), Failure> {
         let mut key = Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX);
-        let (mut at, mut kind) = (ROOT, EntryKind::Directory);
-        let mut names = path.names().peekable();
-        while let Some(name) = names.next() {
-            let is_last = names.peek().is_none();
-            // Nobody needs to remember where the root is.
-            if is_last
-                && at != ROOT
-                && kind == EntryKind::Directory
-                && let Some((directory, _)) = path.as_str().rsplit_once('/')
-            {
-                self.paths.remember(directory, at);
-            }
-            (at, kind) = match self.step(at, name, &mut key) {
-                Some(child) => child,
-                None => return Err(missing(self, (at, kind), path)),
-            };
+        let mut at = (ROOT, EntryKind::Directory);
+        let (above, _) = path.as_str().rsplit_once('/').unwrap_or_default();
+        for name in above.split('/').skip(1) {
+            at = self.step(at.0, name, &mut key).ok_or_else(|| missing(self, at, path))?;
         }
-        Ok((at, kind))
+        if at.0 != ROOT && at.1 == EntryKind::Directory {
+            self.paths.remember(above, at.0);
+        }
+        Ok(at)
     }
 
     /// The way up from an entry, itself first, a root last; shorter where the tree is broken.

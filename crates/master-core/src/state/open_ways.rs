@@ -49,22 +49,43 @@ pub(crate) struct KnownWays<'a> {
 impl KnownWays<'_> {
     /// Whether it is remembered that somebody may go through a directory and all above it.
     pub(crate) fn is_open(self, directory: EntryId, who: &Arc<Identity>) -> bool {
-        self.ways.is_known(directory, self.moves, who, |_| true)
+        self.is_known(directory, who, |_| true)
     }
 
     /// Whether it is remembered that it may make names there, too.
     pub(crate) fn is_maker(self, directory: EntryId, who: &Arc<Identity>) -> bool {
-        self.ways.is_known(directory, self.moves, who, |way| way.makes)
+        self.is_known(directory, who, |way| way.makes)
+    }
+
+    fn is_known(
+        self,
+        directory: EntryId,
+        who: &Arc<Identity>,
+        what: impl Fn(&OpenWay) -> bool,
+    ) -> bool {
+        let slots = self.ways.slots.borrow();
+        let way = slots.get(slot_of(directory, who)).and_then(Option::as_ref);
+        way.is_some_and(|way| what(way) && way.is(directory, self.moves, who))
     }
 
     /// Somebody may go there.
     pub(crate) fn remember(self, directory: EntryId, who: &Arc<Identity>) {
-        self.ways.remember(directory, self.moves, who);
+        let mut slots = self.ways.slots.borrow_mut();
+        if slots.is_empty() {
+            slots.resize(SLOTS, None);
+        }
+        assert_eq!(slots.len(), SLOTS, "a directory has one slot");
+        let way = OpenWay { directory, who: Arc::clone(who), moves: self.moves, makes: false };
+        slots[slot_of(directory, who)] = Some(way);
     }
 
     /// It may make names there: of a way that is not remembered nothing is.
     pub(crate) fn remember_maker(self, directory: EntryId, who: &Arc<Identity>) {
-        self.ways.remember_maker(directory, self.moves, who);
+        let mut slots = self.ways.slots.borrow_mut();
+        let way = slots.get_mut(slot_of(directory, who)).and_then(Option::as_mut);
+        let Some(way) = way else { return };
+        assert!(way.moves <= self.moves, "nothing is known of what is to come (OW1)");
+        way.makes |= way.is(directory, self.moves, who);
     }
 }
 
@@ -79,36 +100,6 @@ impl OpenWays {
     /// What is known at a count of moves.
     pub(super) fn at(&self, moves: u64) -> KnownWays<'_> {
         KnownWays { ways: self, moves }
-    }
-
-    fn is_known(
-        &self,
-        directory: EntryId,
-        moves: u64,
-        who: &Arc<Identity>,
-        what: impl Fn(&OpenWay) -> bool,
-    ) -> bool {
-        let slots = self.slots.borrow();
-        let way = slots.get(slot_of(directory, who)).and_then(Option::as_ref);
-        way.is_some_and(|way| what(way) && way.is(directory, moves, who))
-    }
-
-    fn remember_maker(&self, directory: EntryId, moves: u64, who: &Arc<Identity>) {
-        let mut slots = self.slots.borrow_mut();
-        let way = slots.get_mut(slot_of(directory, who)).and_then(Option::as_mut);
-        if let Some(way) = way.filter(|way| way.is(directory, moves, who)) {
-            way.makes = true;
-        }
-    }
-
-    fn remember(&self, directory: EntryId, moves: u64, who: &Arc<Identity>) {
-        let mut slots = self.slots.borrow_mut();
-        if slots.is_empty() {
-            slots.resize(SLOTS, None);
-        }
-        assert_eq!(slots.len(), SLOTS, "a directory has one slot");
-        let way = OpenWay { directory, who: Arc::clone(who), moves, makes: false };
-        slots[slot_of(directory, who)] = Some(way);
     }
 }
 
