@@ -21,7 +21,6 @@ use crate::applied::Applied;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::LeaseStatus;
 use crate::record::SetVersion;
-use crate::rules::lacks_committed::lacking_committed;
 use crate::rules::replica_set::LiveMember;
 use crate::rules::surplus::{is_enough, plan_leave_out};
 use crate::state::ChunkRecord;
@@ -139,10 +138,6 @@ impl LeaveOutJob {
             |server: &ServerId| *server == self.server && out.is_some_and(|out| !out.is_sound());
         if behind(&known).iter().any(|server| !bad(server)) && !broken(Rule::R29) {
             return self.give_up("its replicas differ: the next lease levels them", acts);
-        }
-        // R41: what one of a producer's chunk lacks, the one that would go may have alone.
-        if lacking_committed(view, handle, &known).iter().any(|server| *server != self.server) {
-            return self.give_up("some lack what is committed: it is sealed first", acts);
         }
         if !(sound && is_enough(view, (handle, &chunk), self.server, &members)) {
             return self.give_up("too few replicas answered", acts);

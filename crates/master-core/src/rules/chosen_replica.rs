@@ -16,6 +16,7 @@ use super::decided_set::{SetDecision, decide, has_ordinary_set};
 use super::lacks_committed::all_lack_committed;
 use super::members::current;
 use super::replica_set::plan_raise;
+use super::same_bytes::current_by_bytes;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::{KnownReplica, PersonsWord, behind};
 use crate::state::ChunkRecord;
@@ -75,7 +76,7 @@ pub(crate) fn choose(
         return Err(well(ErrorCode::Busy, &why));
     }
     let named = wish.server;
-    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, &chunk).collect();
+    let up_to_date = current_by_bytes(view, handle, &chunk);
     let of_set = |server| up_to_date.iter().any(|(at, _)| *at == server);
     let needs_none = format!("{} replicas are up to date: it needs no decision", up_to_date.len());
     if named.is_none_or(of_set) {
@@ -166,8 +167,8 @@ fn best(
         let replica = view.fleet.locations().get(handle, server)?;
         return readable(&(server, replica)).then_some(server);
     }
-    let there: Vec<(ServerId, KnownReplica)> =
-        current(view, handle, chunk).filter(readable).collect();
+    let mut there = current_by_bytes(view, handle, chunk);
+    there.retain(readable);
     let stale = behind(&there);
     let worth = |(server, replica): &&(ServerId, KnownReplica)| {
         let sound = !replica.suspect && !stale.contains(server);

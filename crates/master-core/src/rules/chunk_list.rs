@@ -6,8 +6,8 @@ use super::file_paths::{FilePath, FilePaths};
 use super::good_replicas::good;
 use super::lacking::needs;
 use super::levelled_unasked::is_to_be_levelled;
-use super::members::current;
 use super::placement::is_room_beside;
+use super::same_bytes::current_by_bytes;
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -111,7 +111,7 @@ fn listed(
 ) -> ListedChunk {
     let (now, servers) = (view.now.time, view.fleet.servers());
     let leased = view.leases.possible(handle, now).is_some();
-    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let up_to_date = current_by_bytes(view, handle, chunk);
     let behind = if leased { Vec::new() } else { behind(&up_to_date) };
     let known = |at: &ServerId| up_to_date.iter().any(|(server, _)| server == at);
     let replica = |(server, replica): (ServerId, KnownReplica)| ListedReplica {

@@ -2,7 +2,7 @@
 
 use super::decided_set::{SetDecision, decide};
 use super::levelled_unasked::is_to_be_levelled;
-use super::members::current;
+use super::same_bytes::current_by_bytes;
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -45,7 +45,7 @@ pub(crate) fn condition(
     handle: ChunkHandle,
     chunk: &ChunkRecord,
 ) -> Option<Condition> {
-    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let up_to_date = current_by_bytes(view, handle, chunk);
     let told = view.fleet.locations().of(handle).count();
     assert!(told >= up_to_date.len(), "what is up to date was told of");
     // While a lease is live its replicas tell at different times how far they are (R29).

@@ -18,10 +18,10 @@
 //!   of it.
 
 use super::lacking::lacking;
-use super::members::current;
 use super::placement::is_room_nowhere_else;
+use super::same_bytes::current_by_bytes;
 use crate::chunk_place::ChunkPlace;
-use crate::fleet::is_empty_creation;
+use crate::fleet::{behind, is_empty_creation};
 use crate::state::{ChunkRecord, State};
 use crate::view::View;
 use cairn_protocol::{Garbage, Join, LeftOut, ReplicaReport};
@@ -124,8 +124,9 @@ fn is_needless(
     let heard_since = |server| servers.get(server).is_some_and(|it| it.heard > joined);
     let locations = view.fleet.locations();
     // R29: one that lacks what was acknowledged is none of the goal, whatever its version.
-    let left_behind = locations.left_behind(handle, chunk.version);
-    let good = current(view, handle, chunk).filter(|(server, replica)| {
+    let up_to_date = current_by_bytes(view, handle, chunk);
+    let left_behind = behind(&up_to_date);
+    let good = up_to_date.iter().filter(|(server, replica)| {
         let live = servers.is_live(now, *server) && heard_since(*server);
         let there = replica.is_sound() && live;
         there && !left_behind.contains(server)

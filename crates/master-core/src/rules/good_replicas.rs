@@ -7,7 +7,7 @@
 //! server, now silent, told while there was a lease may have gone on with the others: it is
 //! neither. Where enough are good, no copy is made in its place before its server tells or is dead.
 
-use super::members::current;
+use super::same_bytes::current_by_bytes;
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -29,7 +29,7 @@ pub(crate) struct JudgedReplicas {
 
 /// Tells the good ones from the bad ones.
 pub(crate) fn judged(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> JudgedReplicas {
-    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let up_to_date = current_by_bytes(view, handle, chunk);
     // While a lease is live its replicas tell at different times how far they are (R29).
     let leased = view.leases.possible(handle, view.now.time).is_some();
     let stale = if leased { Vec::new() } else { behind(&up_to_date) };

@@ -30,7 +30,7 @@ pub(crate) mod garbage;
 pub(crate) mod good_replicas;
 pub(crate) mod health;
 pub(crate) mod lacking;
-pub(crate) mod lacks_committed;
+mod lacks_committed;
 pub(crate) mod lease_request;
 pub(crate) mod lease_upkeep;
 pub(crate) mod levelled_unasked;

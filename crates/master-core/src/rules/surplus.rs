@@ -143,6 +143,10 @@ pub(crate) fn plan_leave_out(
     if view.leases.possible(handle, view.now.time).is_some() {
         return blocked("it is leased");
     }
+    // R41: what is committed the one that would go may have alone, until it is sealed.
+    if view.state.streams().open_chunk(handle).is_some() {
+        return blocked("a producer writes it: it is sealed first");
+    }
     if former_holder_unknown(view, handle, chunk) {
         return blocked("a lease of an earlier term may still run");
     }

@@ -3,13 +3,17 @@
 
 use super::drill::Drill;
 use super::script::DrillScript;
-use super::streams::{committed, open, read, reads, send, stream};
+use super::streams::{ManualProducer, committed, open, read, reads, send, stream, stream_with};
 use crate::checkers::Verdict;
 use crate::operations::{ClientOp, path};
+use crate::simulation::told;
 use bytes::Bytes;
-use cairn_protocol::{ErrorCode, ReadExtents, Request, Response, SkipLost};
+use cairn_protocol::{
+    BundleHolder, ErrorCode, ExtendAnswer, ReadExtents, Request, Response, SkipLost,
+};
 use cairn_types::planted::Rule;
-use cairn_types::{ChunkHandle, EntryId};
+use cairn_types::{ChunkHandle, Content, EntryId};
+use std::time::Duration;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::of_rule(
@@ -23,6 +27,11 @@ pub(super) const DRILLS: &[Drill] = &[
         "all holders lose a bundle that was committed, and come back",
         3,
         all_holders_lose_a_bundle_that_was_committed,
+    ),
+    Drill::of_bug(
+        "a suspect that alone has what is committed is beside two that are sound",
+        3,
+        a_suspect_alone_has_what_is_committed,
     ),
 ];
 
@@ -112,4 +121,30 @@ fn first_chunk(script: &mut DrillScript, file: EntryId) -> Result<ChunkHandle, S
         Response::ReadExtents(told) if !told.extents.is_empty() => Ok(told.extents[0].handle),
         other => Err(format!("no extents: {other:?}")),
     }
+}
+
+/// Nobody takes its place, and makes room for a copy of theirs, before the chunk is sealed with
+/// what it has (stream seed 1180 of fd899807).
+fn a_suspect_alone_has_what_is_committed(script: &mut DrillScript) -> Verdict {
+    let file = stream_with(script, Content::Records, Some(1))?;
+    let mut producer = ManualProducer::open(script, file)?;
+    let [first, second]: [(u64, u64, &'static [u8]); 2] = [(1, 0, b"one,"), (2, 4, b"two,")];
+    let holders = producer.store(script, first)?;
+    producer.commit(script, (1, 1), first, holders).map_err(|why| told(&why))?;
+    let alone = producer.servers(script)[0];
+    let ExtendAnswer { server, incarnation, .. } = producer.extend(script, alone, second)?;
+    let holders = vec![BundleHolder { server, incarnation }];
+    producer.commit(script, (2, 1), second, holders).map_err(|why| told(&why))?;
+    // By luck all of it is on its disk when power goes.
+    let (mut image, page) = script.image(alone);
+    image.write_back();
+    script.power_loss_of_all_unsynced(alone);
+    script.restart(alone)?;
+    script.set_back(alone, (image, page))?;
+    // Long enough for whatever the master does with it by itself.
+    script.pass(Duration::from_secs(90));
+    open(script, 1, file)?;
+    script.until("the chunk is sealed", |script| script.reached("stream's chunk sealed") > 0)?;
+    script.pass(Duration::from_secs(2));
+    reads(script, 2, file, b"one,two,")
 }

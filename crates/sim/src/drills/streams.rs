@@ -91,7 +91,15 @@ pub(super) fn stream(script: &mut DrillScript) -> Result<EntryId, String> {
 }
 
 fn stream_of(script: &mut DrillScript, content: Content) -> Result<EntryId, String> {
-    let (path, commit_replicas) = (path("/stream"), None);
+    stream_with(script, content, None)
+}
+
+pub(super) fn stream_with(
+    script: &mut DrillScript,
+    content: Content,
+    commit_replicas: Option<u32>,
+) -> Result<EntryId, String> {
+    let path = path("/stream");
     match script.done(0, ClientOp::CreateStream { path, content, commit_replicas })? {
         OpOutput::Entry(entry) => Ok(entry.id),
         other => Err(format!("making a stream: {other:?}")),
@@ -207,7 +215,7 @@ fn a_producer_goes_on_that_was_opened_anew(script: &mut DrillScript) -> Verdict 
 }
 
 /// The producer's part by hand.
-struct ManualProducer {
+pub(super) struct ManualProducer {
     /// The file, itself, and its epoch.
     names: (EntryId, ProducerId, Epoch),
     chunk: OpenStreamChunk,
@@ -215,7 +223,7 @@ struct ManualProducer {
 }
 
 impl ManualProducer {
-    fn open(script: &mut DrillScript, file: EntryId) -> Result<Self, String> {
+    pub(super) fn open(script: &mut DrillScript, file: EntryId) -> Result<Self, String> {
         let session = SessionId::new(0xd012);
         let mutation = MutationName { session, number: MutationNumber::new(1) };
         let name = NAME.to_owned();
@@ -244,12 +252,12 @@ impl ManualProducer {
         Err("no chunk was allocated".to_owned())
     }
 
-    fn servers(&self, script: &DrillScript) -> Vec<NodeId> {
+    pub(super) fn servers(&self, script: &DrillScript) -> Vec<NodeId> {
         self.chunk.replicas.iter().map(|at| script.node_at(at)).collect()
     }
 
     /// Pushes a bundle to a server, and has it become the chunk's end there.
-    fn extend(
+    pub(super) fn extend(
         &mut self,
         script: &mut DrillScript,
         to: NodeId,
@@ -282,7 +290,7 @@ impl ManualProducer {
     }
 
     /// The same on all servers, and who they are for the master.
-    fn store(
+    pub(super) fn store(
         &mut self,
         script: &mut DrillScript,
         bundle: (u64, u64, &'static [u8]),
@@ -295,16 +303,16 @@ impl ManualProducer {
         Ok(holders)
     }
 
-    /// Puts a bundle of so many records, from the first on, to the master.
-    fn commit(
+    /// Puts a bundle of some records, the first and how many, to the master.
+    pub(super) fn commit(
         &self,
         script: &mut DrillScript,
-        count: u64,
+        (first, count): (u64, u64),
         (serial, offset, bytes): (u64, u64, &'static [u8]),
         holders: Vec<BundleHolder>,
     ) -> Result<Response, Failure> {
         let bundle = Bundle {
-            first: RecordNumber::new(1),
+            first: RecordNumber::new(first),
             count,
             handle: self.chunk.handle,
             offset,
@@ -353,9 +361,9 @@ fn a_number_that_stands_for_one_record_is_put_to_the_master_for_two(
     let mut producer = ManualProducer::open(script, file)?;
     let [first, second]: [(u64, u64, &'static [u8]); 2] = [(1, 0, b"one,"), (2, 4, b"one,two,")];
     let holders = producer.store(script, first)?;
-    let done = producer.commit(script, 1, first, holders).map_err(|why| told(&why))?;
+    let done = producer.commit(script, (1, 1), first, holders).map_err(|why| told(&why))?;
     let holders = producer.store(script, second)?;
-    if let Ok(answer) = producer.commit(script, 2, second, holders) {
+    if let Ok(answer) = producer.commit(script, (1, 2), second, holders) {
         return Err(format!("after {done:?} it was answered {answer:?}"));
     }
     reads(script, 2, file, b"one,")

@@ -5,6 +5,7 @@ use super::{World, server};
 use crate::fleet::PersonsWord;
 use crate::record::Record;
 use crate::rules::chosen_replica::recover;
+use crate::rules::condition::condition;
 use crate::rules::decided_set::{SetDecision, decide};
 use crate::rules::{lost_bytes, reading};
 use crate::scheduler::WrittenChunks;
@@ -155,8 +156,8 @@ fn who_is_away_or_damaged_may_have_what_the_others_lack_and_only_a_person_goes_o
 
 #[test]
 fn who_began_a_life_and_is_found_damaged_has_no_more_than_those_as_long_as_it() {
-    let life = |serial: u64, length: u64| ReplicaReport {
-        serial: SerialNumber::new((1 << 40) + serial),
+    let life = |length: u64| ReplicaReport {
+        serial: SerialNumber::new(1 << 40),
         length,
         ..told(3, (true, false))
     };
@@ -172,13 +173,15 @@ fn who_began_a_life_and_is_found_damaged_has_no_more_than_those_as_long_as_it() 
         world.with(|chunks, _| chunks.fleet.mark_damaged(handle(), server(1)));
         world.pass(60_000, &[1, 2, 3]);
         let view = world.chunks.view(world.moment(), &world.state);
-        (decided(&world), reading::locations(&view, handle()).replicas.len())
+        let told = condition(&view, handle(), &world.state.chunk(handle()).expect("there"));
+        let is_stale = told.is_some_and(|it| it.stale);
+        (decided(&world), reading::locations(&view, handle()).replicas.len(), is_stale)
     };
     let the_others = SetDecision::Set(vec![server(2), server(3)]);
-    assert_eq!(all_have(life(0, 3 * SIZE)), (the_others, 3), "readers find who has good blocks");
-    let for_person = (SetDecision::LeftToPerson(server(1)), 1);
-    assert_eq!(all_have(life(0, 3 * SIZE + 1)), for_person, "what is longer may hold more");
-    let open = ReplicaReport { closed: false, ..life(0, 3 * SIZE) };
+    assert_eq!(all_have(life(3 * SIZE)), (the_others, 3, false), "readers find good blocks");
+    let for_person = (SetDecision::LeftToPerson(server(1)), 1, true);
+    assert_eq!(all_have(life(3 * SIZE + 1)), for_person, "what is longer may hold more");
+    let open = ReplicaReport { closed: false, ..life(3 * SIZE) };
     assert_eq!(all_have(open), for_person, "SB1: it may be told late");
 }
 

@@ -492,20 +492,11 @@ impl LocationTable {
         }
         WalkPlace::Settled(handle)
     }
-
-    /// Replicas that are up to date by version and lack what was acknowledged, by what each told
-    /// last. One may have gone on since and lack nothing; it is read from again when it says so,
-    /// with its next heartbeat. One that was set back while a lease was live says no more (R29).
-    pub(crate) fn left_behind(&self, handle: ChunkHandle, logged: ChunkVersion) -> Vec<ServerId> {
-        let current: Vec<(ServerId, KnownReplica)> =
-            self.of(handle).filter(|(_, replica)| replica.is_current(logged)).collect();
-        behind(&current)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LocationTable, WalkPlace};
+    use super::{LocationTable, WalkPlace, behind};
     use cairn_protocol::ReplicaReport;
     use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, ServerId, Time};
     use std::cell::Cell;
@@ -639,8 +630,7 @@ mod tests {
         let at = |millis| Time::default() + Duration::from_millis(millis);
         tell(&mut locations, at(1), server(1), report(3));
         tell(&mut locations, at(2), server(2), report(9));
-        let left =
-            |locations: &LocationTable| locations.left_behind(HANDLE, ChunkVersion::default());
+        let left = |locations: &LocationTable| behind(&locations.of(HANDLE).collect::<Vec<_>>());
         assert_eq!(left(&locations), [server(1)], "it may have been set back");
         tell(&mut locations, at(3), server(1), report(4));
         assert_eq!(left(&locations), [server(1)]);

@@ -216,7 +216,7 @@ fn compare(packed: &LocationTable, plain: &Plain, handle: ChunkHandle) {
     }
     let current: Vec<(ServerId, KnownReplica)> =
         wanted.iter().map(|(server, replica, _)| (*server, *replica)).collect();
-    assert_eq!(packed.left_behind(handle, ChunkVersion::default()), behind(&current));
+    assert_eq!(behind(&packed.of(handle).collect::<Vec<_>>()), behind(&current));
     // L4
     let settled = packed.settled.get(handle).is_some();
     assert!(!(settled && packed.unsettled.contains_key(&handle)));

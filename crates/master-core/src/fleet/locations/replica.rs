@@ -78,6 +78,9 @@ impl KnownReplica {
 /// A sound one that lacks only what nobody was told of (its primary died half way through a
 /// mutation) is as good as the others. A suspect one is not: what it lacks it may have lost, and
 /// whoever knew that it was acknowledged may have lost that too (R28).
+///
+/// By what each told last: one may have gone on since and lack nothing; it counts again when it
+/// says so, with its next heartbeat. One that was set back while a lease was live says no more.
 pub(crate) fn behind(replicas: &[(ServerId, KnownReplica)]) -> Vec<ServerId> {
     if broken(Rule::R29) {
         return Vec::new();
