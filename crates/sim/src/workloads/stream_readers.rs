@@ -257,15 +257,27 @@ impl StreamReader {
     }
 
     /// Whether all of a range that is no record is of holes, which lie side by side; but for the
-    /// head of a record that came by before the rest of its bundle was lost (stream seed 564).
+    /// head of a record, no whole one, that came by before the rest of its bundle was lost (stream
+    /// seed 564).
     fn is_hole(&self, sim: &Simulation, id: EntryId, range: &ByteRange) -> bool {
-        let head = sim.observer.borrow().ledger.streams.at(id, range.offset).cloned();
-        let ends_in = |hole: &&HoleRead| {
-            let note = head.as_ref();
-            note.is_some_and(|note| (range.offset..note.offset + note.size).contains(&hole.offset))
-        };
-        let cut = self.holes.iter().find(ends_in).map(|hole| hole.offset);
-        let mut at = cut.unwrap_or(range.offset);
+        let observer = sim.observer.borrow();
+        let mut at = range.offset;
+        if let Some(note) = observer.ledger.streams.at(id, at) {
+            let of_bundle = at..note.offset + note.size;
+            let cut = self.holes.iter().map(|hole| hole.offset).find(|it| of_bundle.contains(it));
+            if let Some(cut) = cut {
+                let within = |at: u64| usize::try_from(at - note.offset).expect("of a bundle");
+                let file = self.file.borrow();
+                let sent = file.sent(&note.producer, note.epoch, note.first);
+                let head = sent.and_then(|sent| sent.bytes.get(within(at)..within(cut)));
+                let mut scanner = RecordScanner::new(at);
+                scanner.push(head.unwrap_or_default());
+                if head.is_none() || scanner.next().is_some() {
+                    return false;
+                }
+                at = cut;
+            }
+        }
         for hole in &self.holes {
             if (hole.offset..hole.offset + hole.size).contains(&at) {
                 at = hole.offset + hole.size;
