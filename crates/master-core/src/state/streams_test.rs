@@ -689,6 +689,24 @@ fn a_chunk_in_the_place_of_a_range_leaves_offsets_as_they_are_and_frees_what_nob
 }
 
 #[test]
+fn no_chunk_of_a_stream_is_called_by_the_handle_of_none() {
+    let mut world = World::new();
+    world.interleaved(&["a", "b"], &[10, 20, 30]);
+    let first = world.named(FILE, (0, 30));
+    let (producer, epoch) = world.open("c");
+    let index = ChunkIndex::new(world.state.entry(FILE).expect("there").chunk_count);
+    let replaced = ReplaceRange { index, ..first.clone() };
+    let made = AllocateChunk { file: FILE, index, producer, epoch, ..AllocateChunk::default() };
+    for applied in [world.apply(replaced), world.apply(made)] {
+        assert!(matches!(applied, Applied::Failed(_)), "{applied:?}");
+        assert!(!world.state.chunks.contains(ChunkHandle::default()));
+    }
+    // It was the handle that was refused.
+    assert!(matches!(world.replace(first), Applied::RangeReplaced(_)));
+    assert!(world.allocate((producer, epoch)).is_some());
+}
+
+#[test]
 fn what_stands_otherwise_than_it_was_copied_is_not_replaced() {
     let mut world = World::new();
     world.interleaved(&["a", "b"], &[10, 20, 30]);
