@@ -99,8 +99,8 @@ impl PushLines {
         }
     }
 
-    /// A push was not answered in time, for which `usual` would be waited on a fast line: less may
-    /// go then, so nobody's turn has come.
+    /// A push was not answered in time, for which `usual` would be waited on a fast line: half of
+    /// what is on its way may go then, so nobody's turn has come before some of it leaves.
     pub(crate) fn late(&mut self, now: Time, task: TaskId, usual: Duration) {
         // It may have left when the answer comes: then it says nothing of who is on the way now.
         let Some(line) = self.of_task.get(&task) else { return };

@@ -125,8 +125,8 @@ impl SlowLink {
     }
 }
 
-/// What the writers send until all is stored, as a multiple of that, in tenths.
-fn sent_by(chains: u64, mut writers: Vec<Writer>) -> usize {
+/// The writers write until all is stored, and send at no time more than so many tenths of that.
+fn store_all(chains: u64, mut writers: Vec<Writer>, tenths: usize) {
     let mut link = SlowLink { chains, ..SlowLink::default() };
     let stored: usize = writers.iter().map(|writer| writer.left * WRITE_SIZE).sum();
     let (mut steps, needed) = (0, stored / LINK_SIZE);
@@ -140,18 +140,17 @@ fn sent_by(chains: u64, mut writers: Vec<Writer>) -> usize {
             writer.client.pass(STEP);
         }
         steps += 1;
+        assert!(10 * link.sent <= tenths * stored, "{} of {stored}, step {steps}", link.sent);
         assert!(steps < 5 * needed, "{} of {stored} after {steps} steps", link.sent);
     }
     eprintln!("{} bytes sent for {stored}, in {steps} steps of {needed}", link.sent);
-    link.sent * 10 / stored
 }
 
 #[test]
 fn what_clients_send_through_a_slow_link_is_a_small_multiple_of_what_they_store() {
     let (at_once, left, stride) = (WRITES_AT_ONCE, WRITES_EACH, WRITE_SIZE);
     let writer = |_| Writer { client: connected(), left, at_once, stride, under_way: vec![] };
-    let sent = sent_by(1, (0..CLIENTS).map(writer).collect());
-    assert!(sent <= 35, "{sent} tenths");
+    store_all(1, (0..CLIENTS).map(writer).collect(), 35);
 }
 
 /// Each of its chains has a window of its own, and all of them are one line in truth, of six
@@ -162,8 +161,7 @@ fn what_one_client_sends_down_many_chains_through_a_slow_link_is_a_small_multipl
     let (at_once, left) = (256, 3 * 256);
     for chains in [16, 64] {
         let writer = Writer { client: connected(), left, at_once, stride, under_way: vec![] };
-        let sent = sent_by(chains, vec![writer]);
-        assert!(sent <= 20, "{sent} tenths down {chains} chains");
+        store_all(chains, vec![writer], 20);
     }
 }
 

@@ -22,7 +22,6 @@ use super::garbage::is_enough_beside;
 use super::members::{current, former_holder_unknown};
 use super::placement::is_room_nowhere_else;
 use super::replica_set::{LiveMember, growth_sheds, may_be_set, plan_raise};
-use super::same_bytes::current_by_bytes;
 use crate::fleet::{KnownReplica, behind};
 use crate::state::ChunkRecord;
 use crate::view::View;
@@ -35,7 +34,8 @@ pub(crate) fn whom_to_level(
     (handle, chunk): (ChunkHandle, &ChunkRecord),
 ) -> Option<Vec<LiveMember>> {
     // LV2: asked of every one that ails, with each tick; most have none like that.
-    let up_to_date = current_by_bytes(view, handle, chunk);
+    // As the raise will judge what they answer: by what each counts, not by its bytes.
+    let up_to_date: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
     let stale = behind(&up_to_date);
     let is_amiss = |server: ServerId| {
         let is_suspect = |(other, it): &(ServerId, KnownReplica)| *other == server && it.suspect;
