@@ -119,18 +119,14 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
     };
     run_for(&mut sim, &mut injector, &mut workloads, config.seconds, |_, _, _| false);
     end_faults(&mut sim, &mut injector, &mut workloads);
-    let quiet = |sim: &Simulation, _: &FaultInjector, workloads: &[Box<dyn Workload>]| {
+    let quiet = |sim: &Simulation, workloads: &[Box<dyn Workload>]| {
         sim.under_way() == 0 && workloads.iter().all(|workload| workload.finished())
     };
     run_for(&mut sim, &mut injector, &mut workloads, HEALING_SECONDS, |_, _, _| false);
-    run_for(
-        &mut sim,
-        &mut injector,
-        &mut workloads,
-        CLOSING_SECONDS,
-        |sim, injector, workloads| quiet(sim, injector, workloads) && settled.get(),
-    );
-    if observer.borrow().failure.is_none() && !quiet(&sim, &injector, &workloads) {
+    run_for(&mut sim, &mut injector, &mut workloads, CLOSING_SECONDS, |sim, _, workloads| {
+        quiet(sim, workloads) && settled.get()
+    });
+    if observer.borrow().failure.is_none() && !quiet(&sim, &workloads) {
         sim.fail("it_heals", format!("{} operations never ended", sim.under_way()));
     } else if !settled.get() {
         sim.fail("it_heals", "the group of masters is not what a person made of it".to_owned());
@@ -147,7 +143,9 @@ fn whole_run(config: &RunConfig, observer: &Rc<RefCell<Observer>>, report: &mut 
         workloads.push(Box::new(StreamReader::new(0, 1 << 20, shared.stream.clone())));
     }
     start_all(&mut sim, &mut workloads, first);
-    run_for(&mut sim, &mut injector, &mut workloads, READING_SECONDS, quiet);
+    run_for(&mut sim, &mut injector, &mut workloads, READING_SECONDS, |sim, _, workloads| {
+        quiet(sim, workloads)
+    });
     if config.strict && observer.borrow().failure.is_none() {
         audit(&mut sim, &audited(&shared));
     }
