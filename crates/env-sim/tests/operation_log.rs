@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use bytes::Bytes;
-use cairn_env::{Disk, DiskError};
+use cairn_env::{Disk, DiskError, OpenMode};
 use cairn_env_sim::SimDisk;
+use cairn_format::SEGMENT_HEADER_SIZE;
 use cairn_store::{LogOpenError, OperationLog, RecoveredLog};
 use cairn_types::{CellId, LogIndex, Random};
 
@@ -187,16 +188,15 @@ fn old_segments_go_and_the_newest_mark_stays() {
     assert_eq!(found.records.last(), Some(&record(19, 3000)));
 }
 
-#[test]
-fn a_removed_segment_that_is_back_stops_nobody_whose_checkpoint_has_what_was_in_it() {
+/// A master that has a mark, or was always alone, and from the second segment on keeps but those
+/// behind `covered`: of the second, the name is gone from memory and stays on the disk.
+fn removed_segment_is_back(mark: Option<&(LogIndex, Bytes)>, covered: LogIndex) {
     let disk = disk();
-    let covered = LogIndex::new(15);
     let reopen = |covered| OperationLog::open(disk.session(), CELL, SEGMENT, covered);
     let (mut log, _) = open(&disk).unwrap();
-    let mark = (LogIndex::default(), Bytes::from_static(b"mark"));
-    log.append(&[mark.clone(), record(1, 3000)]).unwrap();
+    let first = mark.into_iter().cloned().chain([record(1, 3000)]);
+    log.append(&first.collect::<Vec<_>>()).unwrap();
     (2..20).for_each(|index| log.append(&[record(index, 3000)]).unwrap());
-    // The name of the second is gone from memory, and stays on the disk.
     disk.fail_syncs_after(1, 1);
     assert!(log.remove_before(covered).is_err());
     drop(log);
@@ -208,12 +208,43 @@ fn a_removed_segment_that_is_back_stops_nobody_whose_checkpoint_has_what_was_in_
     assert!(disk.list("log").unwrap().contains(&"0000000000000002.log".to_owned()));
     assert!(matches!(open(&disk), Err(LogOpenError::Missing { .. })), "no checkpoint has it");
     let (log, found) = reopen(covered).unwrap();
-    assert_eq!((found.mark, found.records.last()), (Some(mark.1), Some(&record(19, 3000))));
+    let mark = mark.map(|(_, mark)| mark.clone());
+    assert_eq!((found.mark, found.records.last()), (mark, Some(&record(19, 3000))));
     assert!(found.records[0].0 <= covered.next());
     drop(log);
     disk.power_loss_of_all_unsynced();
     assert!(!disk.list("log").unwrap().contains(&"0000000000000002.log".to_owned()));
     assert!(open(&disk).is_ok());
+}
+
+#[test]
+fn a_removed_segment_that_is_back_stops_nobody_whose_checkpoint_has_what_was_in_it() {
+    let mark = (LogIndex::default(), Bytes::from_static(b"mark"));
+    // One segment is left by the last of them, and several by the other ones.
+    for covered in [10, 15, 19].map(LogIndex::new) {
+        removed_segment_is_back(Some(&mark), covered);
+        removed_segment_is_back(None, covered);
+    }
+}
+
+#[test]
+fn a_removed_segment_that_is_back_before_one_without_records_is_refused() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    (1..20).for_each(|index| log.append(&[record(index, 3000)]).unwrap());
+    drop(log);
+    let names = disk.list("log").unwrap();
+    let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".log")).collect();
+    for name in &segments[1..segments.len() - 1] {
+        disk.lose_file(&format!("log/{name}"));
+    }
+    let last = format!("log/{}", segments[segments.len() - 1]);
+    let file = disk.session().open(&last, OpenMode::Write).unwrap();
+    let records = vec![0; usize::try_from(file.size().unwrap()).unwrap() - SEGMENT_HEADER_SIZE];
+    file.write_at(&records, SEGMENT_HEADER_SIZE as u64).unwrap();
+    // A mark may have been in what is missing.
+    let opened = OperationLog::open(disk.session(), CELL, SEGMENT, LogIndex::new(19));
+    assert!(matches!(opened, Err(LogOpenError::Missing { .. })), "{opened:?}");
 }
 
 #[test]

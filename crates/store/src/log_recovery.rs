@@ -314,14 +314,14 @@ fn read_contents(
         let (end, last) = (end as u64, header.after.max(highest).max(before));
         contents.segments.push(ReadSegment { number, bytes, records, end, proven, last });
     }
-    let first = contents.segments.first().filter(|_| !contents.back.is_empty());
-    // L3: where no mark is behind the gap, the newest one may have been in it.
-    match first {
-        Some(first) if !contents.segments.iter().any(ReadSegment::has_mark) => {
-            Err(LogOpenError::Missing { file: segment_path(first.number - 1) })
-        }
-        _ => Ok(contents),
+    // L3: what has records has the mark before them, if there was any when it was begun. So there
+    // may have been one in the gap only where nothing behind it has records.
+    if let (None, Some(number), false) =
+        (contents.segments.last(), contents.unused, contents.back.is_empty())
+    {
+        return Err(LogOpenError::Missing { file: segment_path(number - 1) });
     }
+    Ok(contents)
 }
 
 /// What is in a file up to the first page that cannot be read, and zeros from there on.

@@ -10,8 +10,9 @@
 //! - L2: a record whose index is at or below an earlier one's takes the place of that one and of
 //!   all after it.
 //! - L3: a *mark* (index zero) has no place in the order; the newest one is kept, and carried over
-//!   into each new segment, so that removing old segments never removes it. One of the last two
-//!   segments has it: a process killed before it was carried over does so when it opens the log.
+//!   into each new segment before any record, so that removing old segments never removes it. One
+//!   of the last two segments has it: what was begun by a process killed before it was carried over
+//!   is begun anew. One that never had anybody beside it writes none.
 //! - L4: after a failed flush the log is of no more use: what is on disk is not known.
 //! - L5: the room of the next segment is taken as soon as the one before is begun. A full disk is
 //!   known while a whole segment is left, and room that cannot be had is not held by halves.
