@@ -96,6 +96,8 @@ pub(crate) struct Ledger {
     pub(crate) liars: BTreeSet<NodeId>,
     /// Whose disks were set back, and whose processes have not told what they hold since then.
     pub(crate) untold: BTreeMap<NodeId, WorldTime>,
+    /// A copy of another's disk was taken out of these: who that was passes for live for a while.
+    pub(crate) taken_away: BTreeMap<NodeId, WorldTime>,
     /// Whose disks failed reads for a while: what could not be read then counts as damaged, for
     /// good, and which that is only their servers can tell.
     pub(crate) poor_readers: BTreeSet<NodeId>,
@@ -433,8 +435,7 @@ impl Ledger {
         }
     }
 
-    /// A process tells of what it holds: when it has told all, it is known what a
-    /// disk that lies has kept.
+    /// A process tells what it holds: when it has told all, it is known what a lying disk has kept.
     pub(crate) fn inventory(&mut self, node: NodeId, slice: &Inventory) {
         let Some(held) = self.inventories.slice(node, slice) else { return };
         self.untold.remove(&node);

@@ -226,6 +226,8 @@ impl MachineFaults {
         kill(sim, lender);
         self.resting.insert(lender);
         put_images(sim, node, (images, page));
+        let now = sim.now();
+        sim.observer.borrow_mut().ledger.taken_away.insert(node, now);
         Some(lender)
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct ReplicaLedger {
     pub(crate) synced: BTreeSet<PushId>,
     /// Those that were not synced at a power loss: there by luck at most.
     pub(crate) gone: BTreeSet<PushId>,
+    /// Those that it had, and was levelled to one that has them by luck: so has it from then on.
+    pub(crate) levelled_over: BTreeSet<PushId>,
     /// Its server may have changed something that is not synced (R27).
     pub(crate) dirty: bool,
     /// It lost power while dirty: its server has to doubt it.
@@ -72,6 +74,8 @@ impl ReplicaLedger {
 
     /// It has the bytes of one that had at least as much (R16).
     pub(crate) fn level_to(&mut self, first: &Self) {
+        let by_luck = first.gone.union(&first.levelled_over);
+        self.levelled_over.extend(by_luck.filter(|push| self.applied.contains_key(push)));
         for (push, place) in &first.applied {
             self.begun.remove(push);
             if !self.applied.contains_key(push) || self.gone.contains(push) {
@@ -107,6 +111,7 @@ impl ReplicaLedger {
         let applied: BTreeMap<_, _> =
             self.applied.iter().filter(has).map(|(push, place)| (*push, *place)).collect();
         let (gone, synced) = applied.keys().partition(|push| self.gone.contains(push));
-        Self { applied, gone, synced, lost: self.lost, ..Self::default() }
+        let levelled_over = self.levelled_over.clone();
+        Self { applied, gone, synced, levelled_over, lost: self.lost, ..Self::default() }
     }
 }

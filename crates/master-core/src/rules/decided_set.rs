@@ -15,7 +15,8 @@
 //! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
 //!   has applied more (damaged or suspect, or away and coming back), until a person lets go of it
-//!   (`garbage.rs`). So is one that is away where a clone makes a set of the one that is left.
+//!   (`garbage.rs`). More than a suspect has for sure is all that it knows as acknowledged last. So
+//!   is one that is away where a clone makes a set of the one that is left.
 //! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
 //!   lease (`chosen_replica.rs`); whoever has applied more is kept. Where others turn out to be a
 //!   set meanwhile it is theirs, unless the person named chunk and server.
@@ -130,7 +131,7 @@ pub(crate) fn is_decided(
 }
 
 /// Where these are a set that is decided on, and somebody may hold more: how far they have come
-/// (R28). That is a member that is away, or one here that is damaged or suspect.
+/// for sure (R28). That is a member that is away, or one here that is damaged or suspect.
 pub(crate) fn keeps_above(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
@@ -140,14 +141,25 @@ pub(crate) fn keeps_above(
         return None;
     }
     if let Some(server) = chosen(view, (handle, chunk)) {
-        return view.fleet.locations().get(handle, server).map(|replica| replica.serial);
+        return view.fleet.locations().get(handle, server).map(|it| has_for_sure(&it));
     }
     let told = current_by_bytes(view, handle, chunk);
-    let of_set = |(server, _): &&(ServerId, KnownReplica)| servers.contains(server);
-    let reached = told.iter().filter(of_set).map(|(_, replica)| replica.serial).max()?;
+    let (of_set, others): (Vec<_>, Vec<_>) =
+        told.iter().partition(|(server, _)| servers.contains(server));
+    let reached = of_set.iter().map(|(_, replica)| has_for_sure(replica)).max()?;
     let is_away = told.len() < chunk.set_size as usize;
-    let holds_more = told.iter().any(|(_, replica)| replica.serial > reached);
+    let holds_more = others.iter().any(|(_, replica)| replica.serial > reached);
     (is_away || holds_more).then_some(reached)
+}
+
+/// What a replica has applied, and its power failure cannot have taken: one that is suspect may
+/// lack the last that was acknowledged, and what came behind it. Whoever has that may be the only
+/// one, if it has not gone as far.
+fn has_for_sure(replica: &KnownReplica) -> SerialNumber {
+    if !replica.suspect || broken(Rule::R28) {
+        return replica.serial;
+    }
+    SerialNumber::new(replica.acknowledged_serial.get().saturating_sub(1))
 }
 
 /// Whether somebody may hold more than these, before they are raised for a clone that joins them

@@ -89,7 +89,7 @@ pub(crate) fn is_garbage(
     !busy && is_needless(view, server, handle, chunk)
 }
 
-/// Whether a replica that a decision left out holds more than the set had then: it is a person's to
+/// Whether a replica that a decision left out holds more than the set had for sure: a person's to
 /// let go of (GB5).
 pub(crate) fn is_kept(state: &State, report: &ReplicaReport) -> bool {
     let handle = report.handle;

@@ -44,15 +44,25 @@ impl NoLiveChunkCollected {
     ) -> bool {
         let now = self.deletions.now();
         let is_late = |at: &WorldTime| at.after(ledger.stopped.dead) < now;
-        let untold = || ledger.untold.iter().filter(|(_, at)| !is_late(at)).map(|(node, _)| node);
-        // What others have by luck they may have.
+        let untold = || {
+            let all = ledger.untold.iter().chain(&ledger.taken_away);
+            all.filter(|(_, at)| !is_late(at)).map(|(node, _)| node)
+        };
+        let this = &chunk.replicas[&node];
+        // What others have by luck counts where no decision told that they may lack it: this one is
+        // doubted as well, or has it by luck, or disks lie, which nobody can see.
+        let counts_luck = |push: &PushId| {
+            let is_doubted = this.suspect || this.told_suspect || !ledger.liars.is_empty();
+            is_doubted || this.levelled_over.contains(push)
+        };
         let has = |(_, replica): &(&NodeId, &ReplicaLedger), push: &PushId| {
-            replica.applied.contains_key(push)
+            let by_luck = replica.gone.contains(push);
+            replica.applied.contains_key(push) && (!by_luck || counts_luck(push))
         };
         let is_here_alone = |push: &PushId| {
             let holders = chunk.replicas.iter().filter(|replica| has(replica, push));
-            let is_gone = chunk.replicas[&node].gone.contains(push);
-            // Hard seed 399: the disk of the only one of the set was set back a moment ago.
+            let is_gone = this.gone.contains(push);
+            // The disk of the only one of the set was set back a moment ago (hard seed 399, healing 33).
             let is_told = || !chunk.had_untold(untold(), push, version);
             !is_gone && holders.map(|(other, _)| *other).eq([node]) && is_told()
         };

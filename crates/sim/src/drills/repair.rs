@@ -6,9 +6,11 @@ use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::ClientOp;
 use bytes::Bytes;
-use cairn_protocol::{ChunkCounts, Request, Response, Status};
-use cairn_types::Content;
+use cairn_protocol::{
+    ChunkCounts, Lease, LeasePurpose, LetGoOfLost, ListLost, Recover, Request, Response, Status,
+};
 use cairn_types::planted::Rule;
+use cairn_types::{ChunkHandle, ChunkIndex, Content, EntryId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -31,6 +33,12 @@ pub(super) const DRILLS: &[Drill] = &[
         suspects_heal_though_nobody_asks,
     ),
     Drill::of_rule(
+        Rule::R28,
+        "who alone has what a power failure took from the set that goes on is kept",
+        5,
+        who_alone_has_what_a_power_failure_took_is_kept,
+    ),
+    Drill::of_rule(
         Rule::H5,
         "a server is gone for ever, and what it held is whole and told so",
         4,
@@ -38,11 +46,16 @@ pub(super) const DRILLS: &[Drill] = &[
     ),
 ];
 
+/// What the master answers.
+fn probe(script: &mut DrillScript, request: impl Into<Request>) -> Result<Response, String> {
+    let master = script.nodes().master;
+    let answer = script.probe(master, request, Bytes::new());
+    answer.map(|answer| answer.response).map_err(|failure| failure.to_string())
+}
+
 /// What the master tells of its chunks.
 fn counts(script: &mut DrillScript) -> Result<ChunkCounts, String> {
-    let master = script.nodes().master;
-    let answer = script.probe(master, Status {}, Bytes::new());
-    match answer.map(|answer| answer.response).map_err(|failure| failure.to_string())? {
+    match probe(script, Status {})? {
         Response::Status(status) => Ok(status.now.counts),
         other => Err(format!("{other:?}")),
     }
@@ -180,4 +193,64 @@ fn suspects_heal_though_nobody_asks(script: &mut DrillScript) -> Verdict {
     left.iter().for_each(|server| script.kill(*server));
     let given = script.read(1, file, 0, 5)?;
     if given == b"first"[..] { Ok(()) } else { Err(format!("the copy gives {given:?}")) }
+}
+
+/// Two of three servers die; the third loses power, and of what was not on disk some. It is decided
+/// on, and the chunk copied. However far it told that it had come, the two are kept, who come back
+/// sound, and a person can turn the decision round.
+fn who_alone_has_what_a_power_failure_took_is_kept(script: &mut DrillScript) -> Verdict {
+    for round in 0..4 {
+        let file = script.create(&format!("/f{round}"), Content::Bytes)?;
+        // Before what is on disk, so that no end of the file tells whether it is there.
+        script.write_synced(0, file, 3000, b"first")?;
+        script.write(0, file, 0, b"second")?;
+        let chunk = script.chunk(file, 0)?;
+        let before = script.holders(chunk);
+        let [suspect, away @ ..] = &before[..] else { return Err("no replica".into()) };
+        away.iter().for_each(|server| script.kill(*server));
+        script.power_loss(*suspect);
+        script.restart(*suspect)?;
+        // Asked for, or nothing is decided.
+        let level = script.version(chunk);
+        for _ in 0..200 {
+            drop(level_now(script, file));
+            script.pass(Duration::from_millis(500));
+            if script.version(chunk) > level {
+                break;
+            }
+        }
+        script.until("the chunk is whole", |script| script.set_size(chunk) == 3)?;
+        for server in away {
+            script.restart(*server)?;
+        }
+        script.pass(Duration::from_secs(20));
+        turns_round(script, (file, chunk))?;
+        let given = script.read(1, file, 0, 6)?;
+        if given != b"second"[..] {
+            return Err(format!("round {round}: it gives {given:?}"));
+        }
+        await_whole(script)?;
+    }
+    Ok(())
+}
+
+/// Has a chunk go on with what is kept of it for a person.
+fn turns_round(script: &mut DrillScript, (file, handle): (EntryId, ChunkHandle)) -> Verdict {
+    let kept = match probe(script, ListLost { limit: 9, ..ListLost::default() })? {
+        Response::ListLost(lost) => lost.chunks,
+        other => return Err(format!("{other:?}")),
+    };
+    let kept = kept.iter().find(|lost| lost.handle == handle).ok_or("nothing of it is kept")?;
+    let (subject, server) = (handle.short(), kept.servers[0].server);
+    probe(script, Recover { subject, server, ..Recover::default() })?;
+    level_now(script, file)?;
+    probe(script, LetGoOfLost { handle })?;
+    Ok(())
+}
+
+/// Has the replicas of a file's first chunk made level.
+fn level_now(script: &mut DrillScript, file: EntryId) -> Verdict {
+    let (index, purpose) = (ChunkIndex::new(0), LeasePurpose::Level);
+    probe(script, Lease { file, index, purpose, ..Lease::default() })?;
+    Ok(())
 }

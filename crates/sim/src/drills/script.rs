@@ -328,6 +328,12 @@ impl DrillScript {
         self.sim.observer.borrow_mut().ledger.power_lost(node);
     }
 
+    /// Takes a machine's power; of what was not synced, each page is on its disk or not.
+    pub(super) fn power_loss(&mut self, node: NodeId) {
+        self.sim.world.power_loss(node);
+        self.sim.observer.borrow_mut().ledger.power_lost(node);
+    }
+
     /// Starts a process again.
     ///
     /// # Errors
