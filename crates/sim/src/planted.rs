@@ -149,6 +149,12 @@ fn unreadable_logs(seed: u64) -> RunConfig {
     RunConfig { faults, seconds: 30, ..RunConfig::of(seed) }
 }
 
+/// Nothing breaks.
+fn calm(seed: u64) -> RunConfig {
+    let (faults, levels) = (FaultMix::calm(), false);
+    RunConfig { faults, people: true, levels, ..RunConfig::of(seed) }
+}
+
 /// A rule whose loss this checker, and no other, has to see in one of a few runs.
 #[derive(Clone, Copy)]
 pub struct Exposure {
@@ -164,9 +170,9 @@ pub struct Exposure {
 /// is kept, or does twice as charge passes on; a shadow that lies about how far behind it is; what
 /// lacks replicas and gets none, garbage that stays, a job that stands still, and a master that
 /// tells otherwise than it is; permissions that are not heeded; and a log whose end cannot be read
-/// taken for a shorter one.
+/// taken for a shorter one; and copies of a directory whose names go on meanwhile.
 #[must_use]
-pub fn exposures() -> [Exposure; 10] {
+pub fn exposures() -> [Exposure; 11] {
     let (heals, permissions) = ("it_heals", "permissions_hold");
     [
         Exposure { rule: Rule::R1, checker: "set_back_master", run: set_back },
@@ -183,6 +189,7 @@ pub fn exposures() -> [Exposure; 10] {
         Exposure { rule: Rule::H5, checker: heals, run: |seed| healing(seed, 5) },
         Exposure { rule: Rule::PE2, checker: permissions, run: shared_by_people },
         Exposure { rule: Rule::L6, checker: "replay_is_state", run: unreadable_logs },
+        Exposure { rule: Rule::R35, checker: "snapped names", run: calm },
     ]
 }
 

@@ -13,8 +13,8 @@ use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
     Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, OwnedHistory, OwnedNames,
     PeoplesActs, PiecesFile, PiecesReader, Progress, QuotaPressure, RandomWriter, RecordFile,
-    Replacer, SequentialFiles, ShadowReader, SharedFile, Snapshots, StreamFile, StreamProducer,
-    StreamReader, TailingReader,
+    Replacer, SequentialFiles, ShadowReader, SharedFile, SnappedNames, Snapshots, StreamFile,
+    StreamProducer, StreamReader, TailingReader,
 };
 use cairn_env_sim::{SimWorld, WorldStep, WorldTime};
 use cairn_types::planted::Rule;
@@ -224,6 +224,9 @@ fn workloads(
     }
     if config.snapshots {
         workloads.push(Box::new(Snapshots::new(shared.copies.clone())));
+        if config.people {
+            workloads.push(Box::new(SnappedNames::default()));
+        }
     }
     if config.heals {
         workloads.push(Box::new(PeoplesActs::new(4)));

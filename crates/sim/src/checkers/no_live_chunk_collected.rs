@@ -56,13 +56,15 @@ impl NoLiveChunkCollected {
             is_doubted || this.levelled_over.contains(push)
         };
         let has = |(_, replica): &(&NodeId, &ReplicaLedger), push: &PushId| {
-            let by_luck = replica.gone.contains(push);
+            // Of a file that is lost nobody can tell before its server starts.
+            let by_luck = replica.gone.contains(push) && !replica.flipped;
             replica.applied.contains_key(push) && (!by_luck || counts_luck(push))
         };
         let is_here_alone = |push: &PushId| {
             let holders = chunk.replicas.iter().filter(|replica| has(replica, push));
             let is_gone = this.gone.contains(push);
-            // The disk of the only one of the set was set back a moment ago (hard seed 399, healing 33).
+            // The disk of the only one of the set was set back a moment ago (hard seed 399, healing
+            // seed 33).
             let is_told = || !chunk.had_untold(untold(), push, version);
             !is_gone && holders.map(|(other, _)| *other).eq([node]) && is_told()
         };
