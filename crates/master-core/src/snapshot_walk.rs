@@ -16,7 +16,11 @@ use std::collections::VecDeque;
 /// Names and places of a slice: a look-up waits for one slice at most, for the driver takes
 /// requests between two. Fewer cost more each.
 const SLICE_MAX: u64 = 48;
-const _: () = assert!(SLICE_MAX <= COPIED_MAX, "every slice is taken");
+/// And of one behind the first so many: whoever makes names in a tree that is so large has waited
+/// for some time, and a look-up can spare a few tenths of a millisecond.
+const SLICE_MAX_OF_LARGE: u64 = 192;
+const LARGE: u64 = 120_000;
+const _: () = assert!(SLICE_MAX_OF_LARGE <= COPIED_MAX, "every slice is taken");
 
 /// A directory whose names are to be copied.
 #[derive(Debug)]
@@ -97,14 +101,15 @@ impl SnapshotWalk {
         self.failure.clone()
     }
 
-    /// The next names and places; none: all are copied. The top is called so.
+    /// The next names and places, behind so many; none: all are copied. The top is called so.
     pub(crate) fn next_slice(
         &mut self,
-        state: &State,
-        numbers: &mut TermNumbers,
+        (state, numbers): (&State, &mut TermNumbers),
         name: &str,
+        copied: u64,
     ) -> Result<Vec<CopiedEntry>, Failure> {
-        let (mut slice, mut left) = (Vec::new(), SLICE_MAX);
+        let most = if copied < LARGE { SLICE_MAX } else { SLICE_MAX_OF_LARGE };
+        let (mut slice, mut left) = (Vec::new(), most);
         if self.top.is_none() {
             let top = numbers.entry();
             self.top = Some(top);
@@ -128,7 +133,7 @@ impl SnapshotWalk {
                 break;
             }
         }
-        assert!(slice.len() as u64 <= SLICE_MAX, "a slice is small (SW2)");
+        assert!(slice.len() as u64 <= most, "a slice is small (SW2)");
         Ok(slice)
     }
 
@@ -234,18 +239,41 @@ impl SnapshotWalk {
 
 #[cfg(test)]
 mod tests {
-    use super::SnapshotWalk;
+    use super::{LARGE, SLICE_MAX, SLICE_MAX_OF_LARGE, SnapshotWalk};
     use crate::numbers::TermNumbers;
-    use crate::state::State;
+    use crate::record::{AddFile, Record};
+    use crate::state::{ROOT, State};
     use cairn_protocol::ErrorCode;
-    use cairn_types::{EntryId, Term};
+    use cairn_types::{EntryId, LogIndex, MutationName, MutationNumber, SessionId, Term};
+
+    #[test]
+    fn the_slices_of_a_large_tree_are_larger_behind_its_first_names() {
+        let (mut state, term) = (State::default(), Term::new(1));
+        for number in 1..=500 {
+            let (name, id) = (number.to_string(), EntryId::of(term, 10 + number));
+            let mutation =
+                MutationName { session: SessionId::new(1), number: MutationNumber::new(number) };
+            let add = AddFile { mutation, parent: ROOT, name, id, ..AddFile::default() };
+            state.apply(LogIndex::new(number), term, &Record::from(add));
+        }
+        let (mut walk, mut numbers) = (SnapshotWalk::new(ROOT, 2, None), TermNumbers::new(term));
+        let mut taken = |copied| {
+            let slice = walk.next_slice((&state, &mut numbers), "s", copied).expect("names");
+            slice.len() as u64
+        };
+        let sizes = [0, LARGE - 1, LARGE, LARGE + 1, u64::MAX].map(&mut taken);
+        let (small, large) = (SLICE_MAX, SLICE_MAX_OF_LARGE);
+        assert_eq!(sizes, [small, small, large, large, 501 - 2 * (small + large)]);
+        assert_eq!(taken(u64::MAX), 0, "all are copied");
+    }
 
     #[test]
     fn a_record_that_cannot_be_read_is_told_and_no_copy_is_made_without_it() {
         let (state, source) = (State::default(), EntryId::of(Term::new(1), 7));
         let mut walk = SnapshotWalk::new(source, 2, None);
         let mut numbers = TermNumbers::new(Term::new(1));
-        let failure = walk.next_slice(&state, &mut numbers, "s").expect_err("nothing is known");
+        let failure =
+            walk.next_slice((&state, &mut numbers), "s", 0).expect_err("nothing is known");
         assert_eq!(failure.code, ErrorCode::Io);
         let line = "s: the master cannot read its record of entry 1-7; nothing has changed";
         assert_eq!(failure.message, line);

@@ -10,7 +10,8 @@
 //!   anything below the source: its names are locked, its chunks frozen. So all of the copy is of
 //!   one instant.
 //! - SW2: a slice is small: whoever looks a name up waits for one at most (the driver's D8), and
-//!   whoever changes one for those that are on their way, which are few.
+//!   whoever changes one for those that are on their way, which are few. In a large tree they are
+//!   larger by and by.
 //! - SW3: nobody stands still for long: a tree that is not still soon, or not copied before a
 //!   server would count as dead, is let go of, and whoever asked is told.
 //!
@@ -223,7 +224,8 @@ impl SnapshotUnderWay {
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
         for _ in 0..SLICES_AT_ONCE.min(SLICES_MAX.saturating_sub(slices.len())) {
-            let slice = walk.next_slice(step.state, step.numbers, &self.plan.to_name)?;
+            let (now, name) = ((step.state, &mut *step.numbers), &self.plan.to_name);
+            let slice = walk.next_slice(now, name, *entries)?;
             if slice.is_empty() {
                 break;
             }

@@ -3,6 +3,7 @@
 //! ```text
 //!   creates in the tree + creates beside it + look-ups ──────────────┐ p99 of those that the
 //!   the same, and a snapshot of the tree when they have begun ───────┘ snapshot does not concern
+//!   look-ups alone, and a snapshot ────────────────────────────────────► how long it takes then
 //! ```
 //! A run is one and a half times as long as a snapshot takes that nobody disturbs, so that what
 //! others wait is not lost among what they did afterwards.
@@ -40,7 +41,13 @@ pub(super) fn measure(meta: &Meta, rig: &Rig, figures: &mut Figures<'_>) -> Resu
     let alone = take(rig, "/snapshot-alone")?;
     let run = alone.mul_f64(1.5).max(RUN_MIN);
     let (mut took, mut waits) = (Series::default(), <[Waits; 3]>::default());
+    let (mut looked, mut looks) = (Series::default(), Latencies::default());
     for round in 0..meta.rounds {
+        let look = [rig.load(look_up(rig, run), 1, CALLERS)];
+        let (load, span) =
+            rig.run_beside(&look, || take(rig, &format!("/snapshot-look-{round}")))?;
+        looked.push(span.as_secs_f64());
+        load.iter().for_each(|load| looks.merge(&load.latencies));
         // None comes first always.
         let first = usize::try_from(round).unwrap_or_default() % SIDES.len();
         for side in (first..SIDES.len()).chain(0..first) {
@@ -63,8 +70,10 @@ pub(super) fn measure(meta: &Meta, rig: &Rig, figures: &mut Figures<'_>) -> Resu
     };
     let files = rig.population.files;
     tell(&format!("snapshot of {files} files, nothing else"), alone.as_secs_f64(), "s")?;
-    tell("the same beside creates and look-ups", took.median(), "s")?;
     let ms = |latencies: &Latencies, part| latencies.quantile_us(part) / 1e3;
+    tell("the same beside look-ups", looked.median(), "s")?;
+    tell("look-ups, p99 meanwhile", ms(&looks, 0.99), "ms")?;
+    tell("the same beside creates and look-ups", took.median(), "s")?;
     let [busy, quiet, again] = &waits;
     tell("creates in the tree, longest wait", ms(&busy.inside, 1.0), "ms")?;
     let tell_others = |what: &str, sides: [&Latencies; 3]| {
@@ -99,9 +108,15 @@ fn side_by_side<T>(
 ) -> Result<([LoadFigures; 3], T), BenchError> {
     let (naming, operations, at_most) = (meta.names, u64::MAX >> 8, Some(run));
     let create = |root| CallerJob::Create { root, naming, operations, batch: 1, at_most };
-    let look = CallerJob::LookUp { population: rig.population, operations, at_most };
-    let jobs = [create(format!("/fill/{name}")), create(format!("/bench/{name}")), look];
+    let [inside, beside] = ["fill", "bench"].map(|top| create(format!("/{top}/{name}")));
+    let jobs = [inside, beside, look_up(rig, run)];
     let loads = jobs.map(|job| rig.load(job, 1, CALLERS));
     let (all, done) = rig.run_beside(&loads, work)?;
     Ok((<[LoadFigures; 3]>::try_from(all).expect("figures of each load"), done))
+}
+
+/// Looks names up for so long.
+fn look_up(rig: &Rig, run: Duration) -> CallerJob {
+    let (operations, at_most) = (u64::MAX >> 8, Some(run));
+    CallerJob::LookUp { population: rig.population, operations, at_most }
 }
