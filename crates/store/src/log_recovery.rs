@@ -316,12 +316,11 @@ fn read_contents(
     }
     // L3: what has records has the mark before them, if there was any when it was begun. So there
     // may have been one in the gap only where nothing behind it has records.
-    if let (None, Some(number), false) =
-        (contents.segments.last(), contents.unused, contents.back.is_empty())
-    {
-        return Err(LogOpenError::Missing { file: segment_path(number - 1) });
+    let has_records = contents.segments.iter().any(|segment| !segment.records.is_empty());
+    match contents.back.last() {
+        Some(last) if !has_records => Err(LogOpenError::Missing { file: segment_path(last + 1) }),
+        _ => Ok(contents),
     }
-    Ok(contents)
 }
 
 /// What is in a file up to the first page that cannot be read, and zeros from there on.

@@ -212,8 +212,12 @@ impl OperationLog {
     /// Removes the segments that hold nothing but records before `index`; says how many.
     ///
     /// # Errors
-    /// [`DiskError`]; the log is as good as before.
+    /// [`DiskError`]; the log is as good as before. Of one that takes no more (L4) nothing goes:
+    /// the mark may not have come into the last segment (L3).
     pub fn remove_before(&mut self, index: LogIndex) -> Result<usize, DiskError> {
+        if let Some(first) = &self.failed {
+            return Err(first.clone());
+        }
         let removable = self.closed.iter().take_while(|(_, last)| *last < index).count();
         for _ in 0..removable {
             match self.disk.remove(&segment_path(self.closed[0].0)) {

@@ -15,8 +15,10 @@
 //! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
 //!   has applied more (damaged or suspect, or away and coming back), until a person lets go of it
-//!   (`garbage.rs`). More than a suspect has for sure is all that it knows as acknowledged last. So
-//!   is one that is away where a clone makes a set of the one that is left.
+//!   (`garbage.rs`). So is one that is away where a clone makes a set of the one that is left. What
+//!   a suspect has applied it may have lost: of who has come back with as much as it knows to be
+//!   acknowledged, nothing goes. But where others here are suspect, too, and have no more than it
+//!   has applied, that counts: they would stand in the way of the chunk's copies, all in doubt.
 //! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
 //!   lease (`chosen_replica.rs`); whoever has applied more is kept. Where others turn out to be a
 //!   set meanwhile it is theirs, unless the person named chunk and server.
@@ -140,26 +142,40 @@ pub(crate) fn keeps_above(
     if !is_decided(view, (handle, chunk), servers) {
         return None;
     }
-    if let Some(server) = chosen(view, (handle, chunk)) {
-        return view.fleet.locations().get(handle, server).map(|it| has_for_sure(&it));
-    }
     let told = current_by_bytes(view, handle, chunk);
-    let (of_set, others): (Vec<_>, Vec<_>) =
-        told.iter().partition(|(server, _)| servers.contains(server));
-    let reached = of_set.iter().map(|(_, replica)| has_for_sure(replica)).max()?;
-    let is_away = told.len() < chunk.set_size as usize;
-    let holds_more = others.iter().any(|(_, replica)| replica.serial > reached);
-    (is_away || holds_more).then_some(reached)
+    let chosen = chosen(view, (handle, chunk));
+    let is_of_set = |server: &ServerId| match chosen {
+        Some(chosen) => *server == chosen,
+        None => servers.contains(server),
+    };
+    let (of_set, others): (Vec<_>, Vec<_>) = told.iter().partition(|(it, _)| is_of_set(it));
+    // What a person chose may be stale.
+    let by_word = chosen.and_then(|server| view.fleet.locations().get(handle, server));
+    let of_set = || of_set.iter().map(|(_, replica)| *replica).chain(by_word);
+    let reached = of_set().map(|replica| replica.serial).max()?;
+    let sure = of_set().map(|replica| has_for_sure(view, handle, &replica)).max()?;
+    let is_doubted = |it: &KnownReplica| it.suspect && it.serial > sure && it.serial <= reached;
+    let number = if others.iter().any(|(_, it)| is_doubted(it)) { reached } else { sure };
+    let is_away = chosen.is_some() || told.len() < chunk.set_size as usize;
+    let holds_more = others.iter().any(|(_, replica)| replica.serial > number);
+    (is_away || holds_more).then_some(number)
 }
 
-/// What a replica has applied, and its power failure cannot have taken: one that is suspect may
-/// lack the last that was acknowledged, and what came behind it. Whoever has that may be the only
-/// one, if it has not gone as far.
-fn has_for_sure(replica: &KnownReplica) -> SerialNumber {
+/// How far a replica has come for sure. One that is suspect may lack any of what it has applied
+/// since it was last on disk. A member that has lost nothing has all up to the mark that this one
+/// knows as acknowledged, and so counts as having more.
+fn has_for_sure(view: &View<'_>, handle: ChunkHandle, replica: &KnownReplica) -> SerialNumber {
     if !replica.suspect || broken(Rule::R28) {
         return replica.serial;
     }
-    SerialNumber::new(replica.acknowledged_serial.get().saturating_sub(1))
+    // Of what a producer writes the log knows it (R41), and no replica has a mark.
+    let committed = view.state.streams().open_chunk(handle).map(|row| row.serial);
+    let mark = match committed {
+        Some(committed) => committed.min(replica.serial),
+        None if replica.acknowledged_serial == SerialNumber::default() => return replica.serial,
+        None => replica.acknowledged_serial,
+    };
+    SerialNumber::new(mark.get().saturating_sub(1))
 }
 
 /// Whether somebody may hold more than these, before they are raised for a clone that joins them

@@ -14,8 +14,8 @@
 //!   log's (R3): one that came with a past that nobody can tell keeps what it had then. A log that
 //!   lacks the end of a term is told so by whoever heard of it (CS2 of `chunkservers.rs`).
 //! - GB5: where the master decided on a set while a member was away (R28), one that stood before
-//!   the decision, comes back and holds more is kept, and told of as lost, until a person lets go
-//!   of it.
+//!   the decision, comes back and may hold more is kept, and told of as lost, until a person lets
+//!   go of it.
 
 use super::lacking::lacking;
 use super::placement::is_room_nowhere_else;

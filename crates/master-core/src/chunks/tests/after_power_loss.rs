@@ -216,6 +216,19 @@ fn a_member_that_comes_back_with_more_after_the_decision_is_kept_until_a_person_
 }
 
 #[test]
+fn suspects_beside_the_one_that_has_gone_furthest_make_room_for_its_copies() {
+    // The power of all went while mutations were on their way.
+    let told = [((20, 18), true), ((19, 18), true), ((19, 18), true)];
+    let (mut world, mut disks) = after_power_loss(&told);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("decided");
+    assert_eq!((members(&grant), kept_above(&world, &grant)), (vec![1], None));
+    // One of them was away: then it is one of those that may have lost what it had.
+    let (mut world, mut disks) = after_power_loss(&told[..2]);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000).expect("decided");
+    assert_eq!((members(&grant), kept_above(&world, &grant)), (vec![1], Some(20)));
+}
+
+#[test]
 fn beside_a_damaged_replica_that_holds_more_only_a_person_decides_and_it_is_kept() {
     // One has a bad block and every acknowledged byte else; the two others lost their tails.
     let told = [((18, 18), false), ((15, 15), true), ((10, 9), true)];
