@@ -227,24 +227,29 @@ fn a_removed_segment_that_is_back_stops_nobody_whose_checkpoint_has_what_was_in_
     }
 }
 
-#[test]
-fn a_removed_segment_that_is_back_before_one_without_records_is_refused() {
+/// The first segment is back, and behind the gap only the last ones are left, without records.
+fn removed_segment_is_back_before_empty_ones(empty: usize) {
     let disk = disk();
     let (mut log, _) = open(&disk).unwrap();
     (1..20).for_each(|index| log.append(&[record(index, 3000)]).unwrap());
     drop(log);
     let names = disk.list("log").unwrap();
     let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".log")).collect();
-    for name in &segments[1..segments.len() - 1] {
-        disk.lose_file(&format!("log/{name}"));
+    let (lost, left) = segments[1..].split_at(segments.len() - 1 - empty);
+    lost.iter().for_each(|name| disk.lose_file(&format!("log/{name}")));
+    for name in left {
+        let file = disk.session().open(&format!("log/{name}"), OpenMode::Write).unwrap();
+        let records = vec![0; usize::try_from(file.size().unwrap()).unwrap() - SEGMENT_HEADER_SIZE];
+        file.write_at(&records, SEGMENT_HEADER_SIZE as u64).unwrap();
     }
-    let last = format!("log/{}", segments[segments.len() - 1]);
-    let file = disk.session().open(&last, OpenMode::Write).unwrap();
-    let records = vec![0; usize::try_from(file.size().unwrap()).unwrap() - SEGMENT_HEADER_SIZE];
-    file.write_at(&records, SEGMENT_HEADER_SIZE as u64).unwrap();
     // A mark may have been in what is missing.
     let opened = OperationLog::open(disk.session(), CELL, SEGMENT, LogIndex::new(19));
     assert!(matches!(opened, Err(LogOpenError::Missing { .. })), "{opened:?}");
+}
+
+#[test]
+fn a_removed_segment_that_is_back_before_one_without_records_is_refused() {
+    [1, 2].into_iter().for_each(removed_segment_is_back_before_empty_ones);
 }
 
 #[test]
@@ -254,6 +259,18 @@ fn after_a_failed_flush_it_takes_no_more() {
     disk.fail_syncs(1);
     assert!(matches!(log.append(&[record(1, 5)]), Err(DiskError::SyncFailed(_))));
     assert!(matches!(log.append(&[record(1, 5)]), Err(DiskError::SyncFailed(_))));
+}
+
+#[test]
+fn of_a_log_that_takes_no_more_no_segment_goes() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    (1..20).for_each(|index| log.append(&[record(index, 3000)]).unwrap());
+    disk.fail_syncs(1);
+    assert!(log.append(&[record(20, 5)]).is_err());
+    let there = disk.list("log").unwrap();
+    assert!(matches!(log.remove_before(LogIndex::new(15)), Err(DiskError::SyncFailed(_))));
+    assert_eq!(disk.list("log").unwrap(), there);
 }
 
 #[test]

@@ -222,6 +222,10 @@ fn suspects_beside_the_one_that_has_gone_furthest_make_room_for_its_copies() {
     let (mut world, mut disks) = after_power_loss(&told);
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("decided");
     assert_eq!((members(&grant), kept_above(&world, &grant)), (vec![1], None));
+    // Where it knows of none that was acknowledged, what it has applied counts.
+    let (mut world, mut disks) = after_power_loss(&[((1, 0), true)]);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000).expect("decided");
+    assert_eq!(kept_above(&world, &grant), Some(1));
     // One of them was away: then it is one of those that may have lost what it had.
     let (mut world, mut disks) = after_power_loss(&told[..2]);
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000).expect("decided");
