@@ -16,9 +16,10 @@ use std::collections::VecDeque;
 /// Names and places of a slice: a look-up waits for one slice at most, for the driver takes
 /// requests between two. Fewer cost more each.
 const SLICE_MAX: u64 = 48;
-/// And of one behind the first so many: whoever makes names in a tree that is so large has waited
-/// for some time, and a look-up can spare a few tenths of a millisecond.
+/// And of one behind the first [`LARGE`] names: whoever makes one in a tree that is so large has
+/// waited for some time, and a look-up can spare a few tenths of a millisecond.
 const SLICE_MAX_OF_LARGE: u64 = 192;
+/// Names from which on a tree is large.
 const LARGE: u64 = 120_000;
 const _: () = assert!(SLICE_MAX_OF_LARGE <= COPIED_MAX, "every slice is taken");
 

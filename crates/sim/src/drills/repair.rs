@@ -1,5 +1,5 @@
 //! Drills of repair: clones that join while clients go on (R30), and chunks that heal with nobody
-//! asking for them (H1, H5).
+//! asking for them (H1, H5), and what is kept beside them (R28).
 
 use super::drill::Drill;
 use super::script::DrillScript;

@@ -1,5 +1,5 @@
 //! Names come and go in a directory while snapshots of it are taken: each copy has the names of one
-//! instant (R34).
+//! instant (R34, R35).
 //!
 //! ```text
 //!   name 7:   create ▕██▏        rename to 9 ▕███▏
@@ -159,9 +159,8 @@ impl SnappedNames {
         let busy: BTreeSet<usize> = self.doing.values().filter_map(|it| self.maker(it)).collect();
         let idle: Vec<usize> = MAKERS.into_iter().filter(|it| !busy.contains(it)).collect();
         let Some(maker) = sim.random().pick(&idle).copied() else { return };
-        let is_own = |it: &&MadeName| it.maker == maker && it.is_settled();
-        let own = (0..self.names.len()).filter(|at| is_own(&&self.names[*at]));
-        let own: Vec<usize> = own.collect();
+        let is_own = |it: &MadeName| it.maker == maker && it.is_settled();
+        let own: Vec<usize> = (0..self.names.len()).filter(|at| is_own(&self.names[*at])).collect();
         let (change, old) = (TimedChange::begins(sim), sim.random().pick(&own).copied());
         let new = self.names.len();
         let made = MadeName { maker, came: change, went: None, renamed_to: None };
@@ -207,12 +206,12 @@ impl SnappedNames {
             found.difference(&known).map(|it| format!("{it} was never made")).collect();
         for (at, made) in self.names.iter().enumerate() {
             let is_wrong = if has(at) { !made.may_be_there(cut) } else { made.must_be_there(cut) };
-            let both = made.renamed_to.is_some_and(|to| {
+            let is_torn = made.renamed_to.is_some_and(|to| {
                 // The one that it became is there as long as it was not about to go as well.
                 let next = self.names[to].went.is_some_and(|went| went.may_be_made(cut));
                 made.came.is_made(cut) && !next && has(at) == has(to)
             });
-            if is_wrong || both {
+            if is_wrong || is_torn {
                 wrong.push(format!("{at}, {}: {made:?}", if has(at) { "there" } else { "not" }));
             }
         }
