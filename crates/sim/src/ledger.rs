@@ -310,14 +310,10 @@ impl Ledger {
     /// A replica is levelled to the one that it has fetched from at this version, if it has.
     fn levelled(&mut self, node: NodeId, (handle, version): (ChunkHandle, ChunkVersion)) {
         let Some(from) = self.chunk(handle).copy(node).fetched_at(version) else { return };
-        let is_liar = self.liars.contains(&from);
         let chunk = self.chunk(handle);
         let Some(source) = chunk.replicas.get(&from).cloned() else { return };
         let replica = chunk.replicas.entry(node).or_default();
         replica.level_to(&source);
-        if is_liar {
-            replica.lose_with(&source);
-        }
     }
 
     /// A replica says, being raised, how far it has come.
@@ -357,6 +353,7 @@ impl Ledger {
                 replica.suspect |= replica.dirty;
                 replica.lost |= replica.applied.len() > replica.synced.len();
                 replica.lost |= !replica.begun.is_empty();
+                replica.untold = true;
                 let unsynced = replica.applied.keys().filter(|it| !replica.synced.contains(it));
                 replica.gone.extend(unsynced.chain(replica.begun.keys()));
             }
@@ -435,19 +432,22 @@ impl Ledger {
         }
     }
 
-    /// A process tells what it holds: when it has told all, it is known what a lying disk has kept.
+    /// A process tells what it holds: when it has told all, it is known what its disk has kept.
     pub(crate) fn inventory(&mut self, node: NodeId, slice: &Inventory) {
         let Some(held) = self.inventories.slice(node, slice) else { return };
         self.untold.remove(&node);
+        let lies = !self.liars.is_empty();
         for (handle, chunk) in &mut self.chunks {
             let told = held.get(handle);
-            let at = told.map(|(version, _)| *version);
+            let at = told.map(|(version, _, _)| *version);
             let adopted = chunk.copies.get_mut(&node).and_then(|copy| copy.told(at));
             adopted.into_iter().for_each(|replica| chunk.adopt(node, replica));
             let Some(replica) = chunk.replicas.get_mut(&node) else { continue };
-            replica.told_suspect = told.is_some_and(|(_, suspect)| *suspect);
+            replica.told_suspect = told.is_some_and(|(_, _, suspect)| *suspect);
+            let settles = told.filter(|_| !lies && !replica.flipped);
+            settles.into_iter().for_each(|(_, serial, _)| replica.settle(*serial));
             if std::mem::take(&mut replica.unknown) {
-                replica.forgotten = told.is_none_or(|(version, _)| *version < replica.version);
+                replica.forgotten = told.is_none_or(|(version, _, _)| *version < replica.version);
                 replica.suspect |= replica.told_suspect;
             }
         }
@@ -774,10 +774,8 @@ mod tests {
         ledger.liars.insert(SOURCE);
         ledger.power_lost(SOURCE);
         assert_eq!(ledger.chunk(handle).intact(), [LEVELLED]);
-        let chunk = ledger.chunk(handle);
-        let source = chunk.replicas[&SOURCE].clone();
-        chunk.replicas.get_mut(&LEVELLED).expect("made above").lose_with(&source);
-        assert_eq!(chunk.intact(), []);
+        level(&mut ledger, handle);
+        assert_eq!(ledger.chunk(handle).intact(), []);
     }
 
     #[test]

@@ -483,6 +483,7 @@ impl MessageWatch for Observer {
     fn delivered(&mut self, seen: &SeenRequest<'_>) {
         if let Request::Heartbeat(beat) = seen.request {
             self.ledger.told_of(seen.from, beat);
+            self.ledger.stopped.heard(seen.from, seen.at);
             self.set_back.note_served(seen.from, (beat.served.term, seen.at));
         }
         if let Request::Inventory(slice) = seen.request {

@@ -25,10 +25,11 @@ pub(crate) struct ReplicaLedger {
     pub(crate) begun: BTreeMap<PushId, BegunBundle>,
     /// Of what is applied, what a power loss cannot take.
     pub(crate) synced: BTreeSet<PushId>,
-    /// Those that were not synced at a power loss: there by luck at most.
+    /// Those that were not synced at a power loss, as long as its server has not told that they are
+    /// there.
     pub(crate) gone: BTreeSet<PushId>,
-    /// Those that it had, and was levelled to one that has them by luck: so has it from then on.
-    pub(crate) levelled_over: BTreeSet<PushId>,
+    /// Power was lost, and its server has not told since how far it has come.
+    pub(crate) untold: bool,
     /// Its server may have changed something that is not synced (R27).
     pub(crate) dirty: bool,
     /// It lost power while dirty: its server has to doubt it.
@@ -72,28 +73,39 @@ impl ReplicaLedger {
         there
     }
 
-    /// It has the bytes of one that had at least as much (R16).
-    pub(crate) fn level_to(&mut self, first: &Self) {
-        let by_luck = first.gone.union(&first.levelled_over);
-        self.levelled_over.extend(by_luck.filter(|push| self.applied.contains_key(push)));
-        for (push, place) in &first.applied {
-            self.begun.remove(push);
-            if !self.applied.contains_key(push) || self.gone.contains(push) {
-                self.applied.insert(*push, *place);
-                if first.gone.contains(push) {
-                    self.gone.insert(*push);
-                } else {
-                    self.gone.remove(push);
-                }
-            }
+    /// Its server tells how far it has come; the first time since power came back it is known what
+    /// of it is gone: all up to there it has read from its disk, and verified (R26). Not where
+    /// disks lie: nor is the word of one sure, nor that of whoever was levelled to it.
+    pub(crate) fn settle(&mut self, told: SerialNumber) {
+        if !std::mem::take(&mut self.untold) {
+            return;
         }
+        let applied = &mut self.applied;
+        let is_there = |push: &PushId| applied.get(push).is_some_and(|(_, at)| *at <= told);
+        let there: Vec<PushId> = self.gone.extract_if(.., |push| is_there(push)).collect();
+        self.synced.extend(there);
+        // What comes to be in its place has higher numbers (R28).
+        applied.retain(|push, _| !self.gone.contains(push));
     }
 
-    /// It was levelled to one whose disk had lied about its syncs, and lost bytes that this one may
-    /// have had: nobody in the cell can tell (R28).
-    pub(crate) fn lose_with(&mut self, source: &Self) {
-        self.lost |= source.lost;
-        self.gone.extend(source.gone.iter().filter(|push| self.applied.contains_key(push)));
+    /// It has the bytes of another (R16), and nothing that this one has lost: nobody in the cell
+    /// can tell where its disk had lied (R28).
+    pub(crate) fn level_to(&mut self, first: &Self) {
+        for push in &first.gone {
+            if self.applied.contains_key(push) {
+                self.gone.insert(*push);
+            }
+            if !first.applied.contains_key(push) {
+                self.applied.remove(push);
+            }
+        }
+        for (push, place) in &first.applied {
+            self.begun.remove(push);
+            if !first.gone.contains(push) {
+                self.applied.entry(*push).or_insert(*place);
+                self.gone.remove(push);
+            }
+        }
     }
 
     /// Its file is gone: what was in it is nowhere on this disk, which its server finds when it
@@ -111,7 +123,6 @@ impl ReplicaLedger {
         let applied: BTreeMap<_, _> =
             self.applied.iter().filter(has).map(|(push, place)| (*push, *place)).collect();
         let (gone, synced) = applied.keys().partition(|push| self.gone.contains(push));
-        let levelled_over = self.levelled_over.clone();
-        Self { applied, gone, synced, levelled_over, lost: self.lost, ..Self::default() }
+        Self { applied, gone, synced, lost: self.lost, ..Self::default() }
     }
 }

@@ -1,4 +1,5 @@
-//! Which machines' processes do not run, and since when.
+//! Which machines' processes do not run, and since when; and which are not heard, for they stand
+//! still, or are cut off.
 
 use cairn_env_sim::{NodeId, WorldTime};
 use std::collections::BTreeMap;
@@ -8,6 +9,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct StoppedNodes {
     since: BTreeMap<NodeId, WorldTime>,
+    /// When a master heard last of each.
+    heard: BTreeMap<NodeId, WorldTime>,
     /// After how long a server may count as dead.
     pub(crate) dead: Duration,
 }
@@ -23,12 +26,20 @@ impl StoppedNodes {
         self.since.remove(&node);
     }
 
+    /// A heartbeat of a node's process has come to a master.
+    pub(crate) fn heard(&mut self, node: NodeId, at: WorldTime) {
+        self.heard.insert(node, at);
+    }
+
     pub(crate) fn runs(&self, node: NodeId) -> bool {
         !self.since.contains_key(&node)
     }
 
-    /// Whether a node's process has not run for as long as a server takes to die.
+    /// Whether a node's process has not run, or was not heard, for as long as a server takes to
+    /// die: for a tenth less, for clocks drift (seed 3229).
     pub(crate) fn is_dead(&self, node: NodeId, now: WorldTime) -> bool {
-        self.since.get(&node).is_some_and(|since| since.after(self.dead) <= now)
+        let is_long_ago = |since: &WorldTime| since.after(self.dead * 9 / 10) <= now;
+        self.since.get(&node).is_some_and(is_long_ago)
+            || self.heard.get(&node).is_some_and(is_long_ago)
     }
 }

@@ -18,7 +18,7 @@ use cairn_protocol::{
 };
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch,
-    Incarnation, Layout, LogIndex, MutationName, MutationNumber, ProducerId, Rack, Random,
+    Incarnation, JoinId, Layout, LogIndex, MutationName, MutationNumber, ProducerId, Rack, Random,
     RecordNumber, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
 };
 use std::time::Duration;
@@ -230,13 +230,27 @@ impl World {
     }
 
     /// The server joins, and tells nothing.
-    pub(crate) fn join_only(&mut self, id: u64) {
+    pub(crate) fn join_only(&mut self, id: u64) -> JoinId {
         let (address, rack) = (Address::new(format!("s{id}:1")), self.rack_of(id));
         let at = ReplicaAt { server: server(id), address, rack };
         let incarnation = Incarnation::new(id * 10);
         self.request(900, Join { at, incarnation, ..Join::default() });
-        assert!(matches!(self.reply(900), Some(Ok(Response::Join(_)))));
+        let Some(Ok(Response::Join(joined))) = self.reply(900) else { panic!("not taken in") };
         self.commit_servers();
+        joined.join
+    }
+
+    /// A slice of what a server tells that it holds.
+    pub(crate) fn tell_slice(
+        &mut self,
+        id: u64,
+        (join, number): (JoinId, u64),
+        (replicas, last): (Vec<ReplicaReport>, bool),
+    ) {
+        let (server, incarnation) = (server(id), Incarnation::new(id * 10));
+        let (replicas, leases) = (ReportSlice(replicas), Vec::new());
+        self.request(900, Inventory { server, incarnation, replicas, last, leases, join, number });
+        assert!(matches!(self.reply(900), Some(Ok(_))));
     }
 
     fn rack_of(&self, id: u64) -> Rack {

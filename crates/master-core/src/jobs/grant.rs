@@ -16,12 +16,12 @@ use crate::chunk_place::ChunkPlace;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::record::SetVersion;
-use crate::rules::decided_set::keeps_above;
+use crate::rules::decided_set::{PlannedDecision, is_doubted_part, keeps_above};
 use crate::rules::live_file::{is_live_file, no_file};
 use crate::rules::lost_bytes;
 use crate::rules::members::least_set;
 use crate::rules::next_step::bears_a_wait;
-use crate::rules::replica_set::{LiveMember, may_be_set};
+use crate::rules::replica_set::{LiveMember, doubted, may_be_set};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{
@@ -46,6 +46,7 @@ enum GrantPhase {
 #[derive(Debug)]
 pub(crate) struct GrantJob {
     handle: ChunkHandle,
+    planned: PlannedDecision,
     phase: GrantPhase,
 }
 
@@ -57,9 +58,11 @@ impl GrantJob {
         members: Vec<LiveMember>,
         acts: &mut Acts<'_>,
     ) -> Self {
+        let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
+        let planned = PlannedDecision::on(view, (handle, chunk), &servers);
         let members: Vec<RaiseMember> = members.into_iter().map(RaiseMember::standing).collect();
         let raise = raise(view, (handle, chunk), members, acts);
-        Self { handle, phase: GrantPhase::Raising(raise) }
+        Self { handle, planned, phase: GrantPhase::Raising(raise) }
     }
 
     /// Goes on where all of a set stand at the version that they were raised to.
@@ -77,8 +80,9 @@ impl GrantJob {
             acts.push(Act::LookAgain("the file has another chunk there".into()));
             return None;
         }
-        let phase = log(at, (handle, &chunk), version, raised, acts);
-        Some(Self { handle, phase })
+        let planned = PlannedDecision::default();
+        let phase = log(at, (handle, &chunk, planned), version, raised, acts);
+        Some(Self { handle, planned, phase })
     }
 
     /// Grants a chunk that stands, raised and logged; none where its file is gone.
@@ -89,7 +93,7 @@ impl GrantJob {
         acts: &mut Acts<'_>,
     ) -> Option<Self> {
         let phase = grant(at, handle, raised, acts)?;
-        Some(Self { handle, phase })
+        Some(Self { handle, planned: PlannedDecision::default(), phase })
     }
 
     pub(crate) fn handle(&self) -> ChunkHandle {
@@ -145,7 +149,12 @@ impl GrantJob {
         let appends = appends(at, handle);
         let marked = good.iter().any(|r| r.report.closed);
         let least = if broken(Rule::R11) { 1 } else { least_set(&chunk) };
-        match may_be_set(view, handle, &chunk, &servers) {
+        let is_doubted = !self.planned.decided && is_doubted_part(view, (handle, &chunk), &servers);
+        let set = match may_be_set(view, handle, &chunk, &servers) {
+            Ok(()) if is_doubted => Err(doubted(view, servers.len(), &chunk)),
+            set => set,
+        };
+        match set {
             _ if appends && (marked || chunk.closed) => acts.push(Act::GoOnInNext),
             // A set that the master decided on takes no appends (R11).
             Ok(()) if appends && good.len() < least => acts.push(Act::GoOnInNext),
@@ -155,7 +164,8 @@ impl GrantJob {
             Err(blocked) => acts.wait(blocked.why),
             // R8: whoever was asked and is not of the set may stand at this very version.
             Ok(()) if (raise.all_answered() && stale.is_empty()) || broken(Rule::R8) => {
-                self.phase = log(at, (handle, &chunk), raise.to(), good, acts);
+                let chunk = (handle, &chunk, self.planned);
+                self.phase = log(at, chunk, raise.to(), good, acts);
             }
             Ok(()) => {
                 let members = again(good).collect();
@@ -180,7 +190,7 @@ fn raise(
 /// Puts the version that all of a set stand at into the log.
 fn log(
     at: &PlaceView<'_>,
-    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    (handle, chunk, planned): (ChunkHandle, &ChunkRecord, PlannedDecision),
     version: ChunkVersion,
     set: Vec<RaisedReplica>,
     acts: &mut Acts<'_>,
@@ -189,8 +199,10 @@ fn log(
     assert!(above, "a raise's version is above the logged one (R7)");
     let servers: Vec<ServerId> = set.iter().map(|r| r.at.server).collect();
     let (held, committed) = lost_bytes::held(&at.view, (handle, chunk), &lengths(&set)).unzip();
+    let reached = set.iter().map(|r| r.report.serial).max();
+    let planned = || planned.keeps_above.map(|number| number.min(reached.unwrap_or(number)));
     acts.propose(SetVersion {
-        keeps_above: keeps_above(&at.view, (handle, chunk), &servers),
+        keeps_above: keeps_above(&at.view, (handle, chunk), &servers).or_else(planned),
         time: at.view.now.wall,
         handle,
         version,

@@ -15,10 +15,11 @@
 //! - DS4: the decision is logged as any raise is, by the record of the version and its smaller set.
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
 //!   has applied more (damaged or suspect, or away and coming back), until a person lets go of it
-//!   (`garbage.rs`). So is one that is away where a clone makes a set of the one that is left. What
-//!   a suspect has applied it may have lost: of who has come back with as much as it knows to be
-//!   acknowledged, nothing goes. But where others here are suspect, too, and have no more than it
-//!   has applied, that counts: they would stand in the way of the chunk's copies, all in doubt.
+//!   (`garbage.rs`). So is one that is away where a clone makes a set of the one that is left. A
+//!   suspect has all up to its serial number: its store has verified it (R26), and may lack what
+//!   came behind it.
+//!   Suspects that are not all of their set are none without a decision, unless each of the others
+//!   was heard to have no more.
 //! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
 //!   lease (`chosen_replica.rs`); whoever has applied more is kept. Where others turn out to be a
 //!   set meanwhile it is theirs, unless the person named chunk and server.
@@ -123,6 +124,27 @@ fn damaged_above(told: &[(ServerId, KnownReplica)], set: &[ServerId]) -> Option<
     furthest.map(|(server, _)| *server).filter(|_| !broken(Rule::R28))
 }
 
+/// What the rules say of a set before anybody of it is raised: what those told that died is
+/// forgotten with the first that stands higher (`locations`, L6).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PlannedDecision {
+    /// It is decided on.
+    pub(crate) decided: bool,
+    /// Who comes back with more than this is kept.
+    pub(crate) keeps_above: Option<SerialNumber>,
+}
+
+impl PlannedDecision {
+    pub(crate) fn on(
+        view: &View<'_>,
+        chunk: (ChunkHandle, &ChunkRecord),
+        servers: &[ServerId],
+    ) -> Self {
+        let decided = is_decided(view, chunk, servers);
+        Self { decided, keeps_above: keeps_above(view, chunk, servers) }
+    }
+}
+
 /// Whether these are a set that is decided on.
 pub(crate) fn is_decided(
     view: &View<'_>,
@@ -133,49 +155,25 @@ pub(crate) fn is_decided(
 }
 
 /// Where these are a set that is decided on, and somebody may hold more: how far they have come
-/// for sure (R28). That is a member that is away, or one here that is damaged or suspect.
+/// (R28). That is a member that is away, or one here that is damaged or suspect.
 pub(crate) fn keeps_above(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
 ) -> Option<SerialNumber> {
-    if !is_decided(view, (handle, chunk), servers) {
+    if !is_decided(view, (handle, chunk), servers) || broken(Rule::R28) {
         return None;
     }
-    let told = current_by_bytes(view, handle, chunk);
-    let chosen = chosen(view, (handle, chunk));
-    let is_of_set = |server: &ServerId| match chosen {
-        Some(chosen) => *server == chosen,
-        None => servers.contains(server),
-    };
-    let (of_set, others): (Vec<_>, Vec<_>) = told.iter().partition(|(it, _)| is_of_set(it));
     // What a person chose may be stale.
-    let by_word = chosen.and_then(|server| view.fleet.locations().get(handle, server));
-    let of_set = || of_set.iter().map(|(_, replica)| *replica).chain(by_word);
-    let reached = of_set().map(|replica| replica.serial).max()?;
-    let sure = of_set().map(|replica| has_for_sure(view, handle, &replica)).max()?;
-    let is_doubted = |it: &KnownReplica| it.suspect && it.serial > sure && it.serial <= reached;
-    let number = if others.iter().any(|(_, it)| is_doubted(it)) { reached } else { sure };
-    let is_away = chosen.is_some() || told.len() < chunk.set_size as usize;
-    let holds_more = others.iter().any(|(_, replica)| replica.serial > number);
-    (is_away || holds_more).then_some(number)
-}
-
-/// How far a replica has come for sure. One that is suspect may lack any of what it has applied
-/// since it was last on disk. A member that has lost nothing has all up to the mark that this one
-/// knows as acknowledged, and so counts as having more.
-fn has_for_sure(view: &View<'_>, handle: ChunkHandle, replica: &KnownReplica) -> SerialNumber {
-    if !replica.suspect || broken(Rule::R28) {
-        return replica.serial;
+    if let Some(server) = chosen(view, (handle, chunk)) {
+        return view.fleet.locations().get(handle, server).map(|replica| replica.serial);
     }
-    // Of what a producer writes the log knows it (R41), and no replica has a mark.
-    let committed = view.state.streams().open_chunk(handle).map(|row| row.serial);
-    let mark = match committed {
-        Some(committed) => committed.min(replica.serial),
-        None if replica.acknowledged_serial == SerialNumber::default() => return replica.serial,
-        None => replica.acknowledged_serial,
-    };
-    SerialNumber::new(mark.get().saturating_sub(1))
+    let told = current_by_bytes(view, handle, chunk);
+    let of_set = told.iter().filter(|(server, _)| servers.contains(server));
+    let reached = of_set.map(|(_, replica)| replica.serial).max()?;
+    let is_away = told.len() < chunk.set_size as usize;
+    let holds_more = told.iter().any(|(_, replica)| replica.serial > reached);
+    (is_away || holds_more).then_some(reached)
 }
 
 /// Whether somebody may hold more than these, before they are raised for a clone that joins them
@@ -194,6 +192,32 @@ pub(crate) fn may_be_outdone(
     if servers.len() >= least_of(view, handle, chunk) || broken(Rule::R28) {
         return false;
     }
+    others_may_have_more(view, (handle, chunk), servers)
+}
+
+/// Whether these are suspect, and not all of their set, and one of the others may have more: no
+/// set but by a decision (R28).
+pub(crate) fn is_doubted_part(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+) -> bool {
+    let is_sound = |server: &ServerId| {
+        view.fleet.locations().get(handle, *server).is_some_and(|it| it.is_sound())
+    };
+    servers.len() < chunk.set_size as usize
+        && !servers.iter().any(is_sound)
+        && others_may_have_more(view, (handle, chunk), servers)
+        && !broken(Rule::R28)
+}
+
+/// Whether one of the set, but for these, was not heard to have no more than they: here, or before
+/// it died.
+fn others_may_have_more(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+) -> bool {
     let told = current_by_bytes(view, handle, chunk);
     let of_set = told.iter().filter(|(server, _)| servers.contains(server));
     let reached = of_set.map(|(_, replica)| replica.serial).max();

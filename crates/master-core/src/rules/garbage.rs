@@ -14,8 +14,8 @@
 //!   log's (R3): one that came with a past that nobody can tell keeps what it had then. A log that
 //!   lacks the end of a term is told so by whoever heard of it (CS2 of `chunkservers.rs`).
 //! - GB5: where the master decided on a set while a member was away (R28), one that stood before
-//!   the decision, comes back and may hold more is kept, and told of as lost, until a person lets
-//!   go of it.
+//!   the decision, comes back and holds more is kept, and told of as lost, until a person lets go
+//!   of it.
 
 use super::lacking::lacking;
 use super::placement::is_room_nowhere_else;
@@ -89,7 +89,7 @@ pub(crate) fn is_garbage(
     !busy && is_needless(view, server, handle, chunk)
 }
 
-/// Whether a replica that a decision left out holds more than the set had for sure: a person's to
+/// Whether a replica that a decision left out holds more than the set had then: it is a person's to
 /// let go of (GB5).
 pub(crate) fn is_kept(state: &State, report: &ReplicaReport) -> bool {
     let handle = report.handle;

@@ -106,8 +106,8 @@ fn say_chunks(health: &mut Health) {
         counts;
     assert!(one_left <= below_goal, "who has one left and needs no more is well");
     let kept = "chunks are kept on servers until a person lets go of them: the log has not had \
-                them (was a backup of the master restored?), or they may hold more than a set \
-                that was decided on ('cairn lost' lists them, 'cairn explain' says which)";
+                them (was a backup of the master restored?), or they hold more than a set that was \
+                decided on ('cairn lost' lists them, 'cairn explain' says which)";
     let lines = [
         (unavailable, ReasonCode::Unavailable, "chunks have no replica that can be read now"),
         (one_left, ReasonCode::OneReplicaLeft, "chunks have one good replica left"),

@@ -6,7 +6,7 @@
 //!   master decides on (`decided_set.rs`).
 //! - T3: who is given up (`troubles.rs`) is not raised, where the set can do without.
 
-use super::decided_set::{SetDecision, decide};
+use super::decided_set::{SetDecision, decide, is_doubted_part};
 use super::good_replicas::{JudgedReplicas, judged};
 use super::members::{current, former_holder_unknown, least_of, missing_is_awaited};
 use crate::fleet::KnownReplica;
@@ -120,6 +120,9 @@ fn plan(
     let members = live_members(view, usable);
     let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
     may_be_grown_set(view, (handle, chunk), &servers, joining)?;
+    if decided.is_none() && is_doubted_part(view, (handle, chunk), &servers) {
+        return Err(doubted(view, servers.len(), chunk));
+    }
     assert!(!members.is_empty(), "no set is empty (T2)");
     Ok(members)
 }
@@ -133,6 +136,15 @@ pub(crate) fn live_members(
     let live = replicas.into_iter().filter(|(id, _)| servers.is_live(view.now.time, *id));
     let at = |id| servers.at(id).expect("a live server is known").clone();
     live.map(|(id, replica)| (at(id), replica.version)).collect()
+}
+
+/// Why suspects that are not all of a set are none (R28).
+pub(crate) fn doubted(view: &View<'_>, size: usize, chunk: &ChunkRecord) -> Blocked {
+    let why = format!(
+        "{size} replicas of {} may have lost bytes, and one that is not among them may have more",
+        chunk.set_size
+    );
+    Blocked { why, starting: view.term.is_starting(view.now.time) }
 }
 
 /// Why a chunk waits for the master's decision.

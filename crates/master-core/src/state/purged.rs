@@ -18,12 +18,11 @@
 //!   floor has passed it: the last few of each term.
 //! - GN3: what a person let go of is garbage wherever it is, whosever it was.
 //! - GN4: of a chunk whose set was decided on while a member was away (R28) it is written down
-//!   here how far that set had come for sure, and the version of the decision: who stood below that
-//!   and turns up with more is kept, until a person lets go of it. What was raised since was of a
-//!   set that had what there is, and goes as any stale replica does. Of several decisions on one
-//!   chunk each counts that says more than the others, up to [`DECISIONS_MAX`]; of more, the first
-//!   two count as one with the lower number and the later version: what lies between is rather
-//!   kept.
+//!   here how far that set had come, and the version of the decision: who stood below that and
+//!   turns up with more is kept, until a person lets go of it. What was raised since was of a set
+//!   that had all of it, and goes as any stale replica does. Of several decisions on a chunk each
+//!   counts that says more than the others, up to [`DECISIONS_MAX`]; of more, the first two count
+//!   as one with the lower number and the later version: what lies between is rather kept.
 
 use super::map::{DamageMark, Map};
 use super::packing::Packed;
@@ -48,7 +47,7 @@ enum Told {
 /// A decision on a chunk's set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DecidedSet {
-    /// How far the set had come for sure.
+    /// How far the set had come.
     pub(super) serial: SerialNumber,
     /// The version by which the decision was logged.
     pub(super) version: ChunkVersion,

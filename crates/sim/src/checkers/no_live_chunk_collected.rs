@@ -49,20 +49,21 @@ impl NoLiveChunkCollected {
             all.filter(|(_, at)| !is_late(at)).map(|(node, _)| node)
         };
         let this = &chunk.replicas[&node];
-        // What others have by luck counts where no decision told that they may lack it: this one is
-        // doubted as well, or has it by luck, or disks lie, which nobody can see.
-        let counts_luck = |push: &PushId| {
-            let is_doubted = this.suspect || this.told_suspect || !ledger.liars.is_empty();
-            is_doubted || this.levelled_over.contains(push)
-        };
+        // What a disk that lies has lost nobody can see.
+        let lies = !ledger.liars.is_empty();
         let has = |(_, replica): &(&NodeId, &ReplicaLedger), push: &PushId| {
             // Of a file that is lost nobody can tell before its server starts.
-            let by_luck = replica.gone.contains(push) && !replica.flipped;
-            replica.applied.contains_key(push) && (!by_luck || counts_luck(push))
+            let is_lost = replica.gone.contains(push) && !replica.flipped;
+            replica.applied.contains_key(push) && (!is_lost || lies)
         };
         let is_here_alone = |push: &PushId| {
             let holders = chunk.replicas.iter().filter(|replica| has(replica, push));
-            let is_gone = this.gone.contains(push);
+            // Healing seed 198: an old image has what the disk had lost before, and told so.
+            let had_lost = |before: &ReplicaLedger| {
+                before.gone.contains(push) && !before.applied.contains_key(push)
+            };
+            let is_gone =
+                this.gone.contains(push) || chunk.set_back.get(&node).is_some_and(had_lost);
             // The disk of the only one of the set was set back a moment ago (hard seed 399, healing
             // seed 33).
             let is_told = || !chunk.had_untold(untold(), push, version);

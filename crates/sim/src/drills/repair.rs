@@ -38,6 +38,11 @@ pub(super) const DRILLS: &[Drill] = &[
         5,
         who_alone_has_what_a_power_failure_took_is_kept,
     ),
+    Drill::of_bug(
+        "who has no more than the suspect that was decided on makes room for copies",
+        3,
+        who_has_no_more_than_the_suspect_makes_room,
+    ),
     Drill::of_rule(
         Rule::H5,
         "a server is gone for ever, and what it held is whole and told so",
@@ -196,42 +201,71 @@ fn suspects_heal_though_nobody_asks(script: &mut DrillScript) -> Verdict {
 }
 
 /// Two of three servers die; the third loses power, and of what was not on disk some. It is decided
-/// on, and the chunk copied. However far it told that it had come, the two are kept, who come back
-/// sound, and a person can turn the decision round.
+/// on, and the chunk copied. Where it has lost the last mutation, the two are kept, who come back
+/// sound, and a person can turn the decision round; where it has lost none, they go.
 fn who_alone_has_what_a_power_failure_took_is_kept(script: &mut DrillScript) -> Verdict {
     for round in 0..4 {
         let file = script.create(&format!("/f{round}"), Content::Bytes)?;
-        // Before what is on disk, so that no end of the file tells whether it is there.
-        script.write_synced(0, file, 3000, b"first")?;
-        script.write(0, file, 0, b"second")?;
+        script.write_synced(0, file, 0, b"first")?;
+        script.write(0, file, 5, b"second")?;
         let chunk = script.chunk(file, 0)?;
         let before = script.holders(chunk);
         let [suspect, away @ ..] = &before[..] else { return Err("no replica".into()) };
         away.iter().for_each(|server| script.kill(*server));
         script.power_loss(*suspect);
         script.restart(*suspect)?;
-        // Asked for, or nothing is decided.
-        let level = script.version(chunk);
-        for _ in 0..200 {
-            drop(level_now(script, file));
-            script.pass(Duration::from_millis(500));
-            if script.version(chunk) > level {
-                break;
-            }
-        }
+        decide(script, (file, chunk));
         script.until("the chunk is whole", |script| script.set_size(chunk) == 3)?;
         for server in away {
             script.restart(*server)?;
         }
         script.pass(Duration::from_secs(20));
-        turns_round(script, (file, chunk))?;
-        let given = script.read(1, file, 0, 6)?;
-        if given != b"second"[..] {
+        if script.read(1, file, 0, 11)? != b"firstsecond"[..] {
+            turns_round(script, (file, chunk))?;
+        }
+        let given = script.read(1, file, 0, 11)?;
+        if given != b"firstsecond"[..] {
             return Err(format!("round {round}: it gives {given:?}"));
         }
         await_whole(script)?;
     }
     Ok(())
+}
+
+/// Three servers: two die, the third loses power and nothing else, and is decided on. The two come
+/// back sound, and have what it has: they go, and the chunk has three replicas again.
+fn who_has_no_more_than_the_suspect_makes_room(script: &mut DrillScript) -> Verdict {
+    let file = script.create("/f", Content::Bytes)?;
+    script.write_synced(0, file, 0, b"first")?;
+    script.write(0, file, 5, b"second")?;
+    let chunk = script.chunk(file, 0)?;
+    let before = script.holders(chunk);
+    let [suspect, away @ ..] = &before[..] else { return Err("no replica".into()) };
+    away.iter().for_each(|server| script.kill(*server));
+    let (mut image, page) = script.image(*suspect);
+    image.write_back();
+    script.power_loss_of_all_unsynced(*suspect);
+    script.restart(*suspect)?;
+    script.set_back(*suspect, (image, page))?;
+    decide(script, (file, chunk));
+    for server in away {
+        script.restart(*server)?;
+    }
+    await_whole(script)?;
+    let given = script.read(1, file, 0, 11)?;
+    if given == b"firstsecond"[..] { Ok(()) } else { Err(format!("it gives {given:?}")) }
+}
+
+/// Asks for a chunk until its set is decided on: without that, nothing is.
+fn decide(script: &mut DrillScript, (file, chunk): (EntryId, ChunkHandle)) {
+    let level = script.version(chunk);
+    for _ in 0..200 {
+        drop(level_now(script, file));
+        script.pass(Duration::from_millis(500));
+        if script.version(chunk) > level {
+            break;
+        }
+    }
 }
 
 /// Has a chunk go on with what is kept of it for a person.

@@ -271,7 +271,7 @@ fn judge_replica(
         find(FindingCode::Suspect, None, "it may have lost bytes in a power failure");
     }
     if known.stale && kept {
-        let what = "it may hold more than the set that was decided on: kept, see cairn lost";
+        let what = "it holds more than the set that was decided on, and is kept: cairn lost";
         find(FindingCode::LostAndFound, None, what);
     } else if known.stale {
         find(FindingCode::Stale, None, "the others have gone on without it; it goes by itself");

@@ -6,7 +6,7 @@ use crate::fleet::PersonsWord;
 use crate::record::Record;
 use crate::rules::chosen_replica::recover;
 use crate::rules::condition::condition;
-use crate::rules::decided_set::{SetDecision, decide, keeps_above};
+use crate::rules::decided_set::{SetDecision, decide};
 use crate::rules::{lost_bytes, reading};
 use crate::scheduler::WrittenChunks;
 use crate::stream_records::SealChunk;
@@ -74,21 +74,6 @@ fn a_sound_replica_that_lacks_what_is_committed_comes_after_suspect_ones_that_ha
         (2, Some(SerialNumber::new(3))),
         "nothing is lost"
     );
-}
-
-#[test]
-fn who_was_away_and_has_what_is_committed_is_kept_where_the_set_is_suspect() {
-    let mut world = World::new(3);
-    stream(&mut world, 3);
-    let mut world = world.restarted(2);
-    // It has applied one more than is committed, and may have lost any of it.
-    world.join(1, vec![told(4, (false, true))], vec![]);
-    world.pass(60_000, &[1]);
-    let SetDecision::Set(set) = decided(&world) else { panic!("{:?}", decided(&world)) };
-    let view = world.chunks.view(world.moment(), &world.state);
-    let chunk = world.state.chunk(handle()).expect("there");
-    let above = keeps_above(&view, (handle(), &chunk), &set);
-    assert_eq!((set, above), (vec![server(1)], Some(SerialNumber::new(2))));
 }
 
 #[test]
