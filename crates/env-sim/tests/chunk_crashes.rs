@@ -5,8 +5,9 @@
 mod chunk_model;
 
 use cairn_env_sim::SimDisk;
+use cairn_store::ChunkStore;
 use cairn_types::Random;
-use chunk_model::{Model, Step, Write, new_disk, open, steps};
+use chunk_model::{BLOCK, Model, Step, Write, new_disk, open, steps};
 
 /// Appends within a block and over many, batches, holes, levelling, overwrites of a part, of whole
 /// blocks and beyond the end, under two versions, buffered and synced.
@@ -174,6 +175,43 @@ fn a_power_loss_after_a_kill_takes_nothing_that_was_synced_before_either() {
         let synced = model.synced;
         check_and_go_on(&disk, &mut model, synced, &format!("seed {seed}, {length} bytes"));
     }
+}
+
+/// Power goes, and what lies behind the head is cut off; other bytes come in its place, whole
+/// blocks, and power goes again.
+#[test]
+fn what_a_power_loss_left_behind_the_head_never_passes_for_what_came_in_its_place() {
+    let block = usize::try_from(BLOCK).unwrap();
+    let append = |model: &mut Model, store: &ChunkStore, byte, sync| {
+        let offset = model.contents[model.applied].len() as u64;
+        let bytes = vec![byte; block * (1 + usize::from(byte % 2))];
+        let writes = vec![Write::Bytes { offset, bytes, block_offset: 0 }];
+        model.take(store, &Step::Apply { writes, sync }).unwrap();
+    };
+    let mut cut = 0;
+    for seed in 0..6000 {
+        let mut random = Random::new(seed);
+        let disk = new_disk();
+        disk.tear_pages();
+        let (store, _) = open(&disk);
+        let mut model = Model::new();
+        model.take(&store, &Step::Raise(1)).unwrap();
+        append(&mut model, &store, 1, true);
+        for byte in 2..5 {
+            append(&mut model, &store, byte, false);
+        }
+        drop(store);
+        for byte in 5..8 {
+            disk.power_loss(&mut random);
+            let (store, found) = open(&disk);
+            let before = model.applied;
+            model.check(&store, found, 1, &format!("seed {seed}, {byte}"));
+            cut += u32::from(model.applied < before);
+            append(&mut model, &store, byte, false);
+            drop(store);
+        }
+    }
+    assert!(cut > 1000, "{cut}");
 }
 
 #[test]

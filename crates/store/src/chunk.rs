@@ -25,6 +25,9 @@ pub(crate) struct Chunk {
     pub(crate) slot: usize,
     /// The slot of the last head known to be on disk; none after a restart, until a sync.
     pub(crate) synced_slot: Option<usize>,
+    /// Its file may be longer than the head says, by what a crash left there: nothing is written
+    /// before that is cut off (recovery.rs, V5).
+    pub(crate) uncut: bool,
     /// The names of its files are on disk.
     pub(crate) names_synced: bool,
     /// Something was written since the last sync.
@@ -59,6 +62,7 @@ impl Chunk {
             slot: 1,
             // Slot 1 holds the head of an empty chunk: none.
             synced_slot: Some(1),
+            uncut: false,
             names_synced: false,
             unsynced: false,
             written_through: 0,
@@ -99,8 +103,13 @@ impl Chunk {
         }
     }
 
-    /// Makes it known which head is on disk, so that the other slot can be written (R26).
+    /// Makes it known which head is on disk, so that the other slot can be written (R26), and that
+    /// nothing lies behind it.
     pub(crate) fn settle_slots(&mut self, directory: &ChunkDirectory) -> Result<(), DiskError> {
+        if self.uncut {
+            cut(directory.files(self.head.handle, false)?.as_ref(), self.head.length)?;
+            self.uncut = false;
+        }
         if self.synced_slot.is_none() { self.sync(directory) } else { Ok(()) }
     }
 
@@ -173,4 +182,14 @@ impl Chunk {
         }
         Ok(())
     }
+}
+
+/// Cuts off what a crash left behind the head, durably: it has its checksums, and would pass for
+/// what comes in its place if the next crash took that and the cut.
+pub(crate) fn cut(files: &ChunkFiles, length: u64) -> Result<(), DiskError> {
+    if files.data.size().map_err(disk_error)? > length {
+        files.data.set_size(length).map_err(disk_error)?;
+        files.data.sync().map_err(sync_failure)?;
+    }
+    Ok(())
 }

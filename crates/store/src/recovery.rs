@@ -13,8 +13,12 @@
 //!   one. Where there is none, or a slot holds what is no head, bytes are lost that somebody may
 //!   have been promised: that is told, for a slot that rots may have been the newer one. What was
 //!   found is left as it lies, so that the next start finds it damaged too.
+//! - V5: what a crash left behind the head is off the disk before anything is put there: it has
+//!   its checksums, and where a power loss takes what came in its place, and leaves the head of
+//!   that, it would pass for it. Of a chunk whose head is the clean one that is looked at when it
+//!   is first written to: a start opens no file of those.
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, cut};
 use crate::chunk_files::{ChunkDirectory, ChunkFiles, path};
 use crate::overwrite::write_in_place;
 use crate::reading::verify_from;
@@ -92,7 +96,8 @@ pub(crate) fn recover(
     if entries.is_empty() && newest.head.sequence == line.clean_sequence {
         let is_missing = data_size(chunks, line.handle)?.is_none() && newest.head.length > 0;
         let damaged = rotten.is_some() || is_missing;
-        return Ok(RecoveredChunk { chunk: stands(newest, last_life), damaged });
+        let chunk = Chunk { uncut: !damaged, ..stands(newest, last_life) };
+        return Ok(RecoveredChunk { chunk, damaged });
     }
     let files = chunks.files(line.handle, true)?;
     for entry in &entries {
@@ -101,8 +106,9 @@ pub(crate) fn recover(
     let (chosen, fits) = choose(&files, &candidates, &slots, line, last_life)?;
     // V4
     let damaged = !fits || rotten.is_some() || chosen.head.sequence < line.clean_sequence;
-    if !damaged && files.data.size().map_err(disk_error)? > chosen.head.length {
-        files.data.set_size(chosen.head.length).map_err(disk_error)?;
+    // V5
+    if !damaged {
+        cut(&files, chosen.head.length)?;
     }
     let chunk = if entries.is_empty() && chosen.head.sequence == newest.head.sequence {
         stands(chosen, last_life)
