@@ -128,8 +128,7 @@ impl Ledger {
                 let replica = chunk.replicas.entry(node).or_default();
                 for mutation in mutations {
                     if let Some(push) = mutation.push {
-                        replica.applied.insert(push, (*version, mutation.serial));
-                        replica.gone.remove(&push);
+                        replica.store(push, (*version, mutation.serial));
                         chunk.appliers.entry(push).or_default().insert(node, *version);
                     }
                 }
@@ -142,9 +141,7 @@ impl Ledger {
                 let bundle = bundle_name(*handle, extent.serial);
                 let chunk = self.chunk(*handle);
                 let replica = chunk.replicas.entry(node).or_default();
-                let before = replica.applied.insert(bundle, (*version, extent.serial));
-                replica.dirty |= before.is_none() || replica.gone.contains(&bundle);
-                replica.gone.remove(&bundle);
+                replica.dirty |= replica.store(bundle, (*version, extent.serial));
                 replica.begun.remove(&bundle);
                 chunk.appliers.entry(bundle).or_default().insert(node, *version);
                 if *sync {
@@ -310,10 +307,14 @@ impl Ledger {
     /// A replica is levelled to the one that it has fetched from at this version, if it has.
     fn levelled(&mut self, node: NodeId, (handle, version): (ChunkHandle, ChunkVersion)) {
         let Some(from) = self.chunk(handle).copy(node).fetched_at(version) else { return };
+        let is_liar = self.liars.contains(&from);
         let chunk = self.chunk(handle);
         let Some(source) = chunk.replicas.get(&from).cloned() else { return };
         let replica = chunk.replicas.entry(node).or_default();
         replica.level_to(&source);
+        if is_liar {
+            replica.lose_with(&source);
+        }
     }
 
     /// A replica says, being raised, how far it has come.
@@ -444,8 +445,7 @@ impl Ledger {
             adopted.into_iter().for_each(|replica| chunk.adopt(node, replica));
             let Some(replica) = chunk.replicas.get_mut(&node) else { continue };
             replica.told_suspect = told.is_some_and(|(_, _, suspect)| *suspect);
-            let settles = told.filter(|_| !lies && !replica.flipped);
-            settles.into_iter().for_each(|(_, serial, _)| replica.settle(*serial));
+            told.filter(|_| !lies && !replica.flipped).inspect(|told| replica.settle(told.1));
             if std::mem::take(&mut replica.unknown) {
                 replica.forgotten = told.is_none_or(|(version, _, _)| *version < replica.version);
                 replica.suspect |= replica.told_suspect;
@@ -774,8 +774,10 @@ mod tests {
         ledger.liars.insert(SOURCE);
         ledger.power_lost(SOURCE);
         assert_eq!(ledger.chunk(handle).intact(), [LEVELLED]);
-        level(&mut ledger, handle);
-        assert_eq!(ledger.chunk(handle).intact(), []);
+        let chunk = ledger.chunk(handle);
+        let source = chunk.replicas[&SOURCE].clone();
+        chunk.replicas.get_mut(&LEVELLED).expect("made above").lose_with(&source);
+        assert_eq!(chunk.intact(), []);
     }
 
     #[test]

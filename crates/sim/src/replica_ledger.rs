@@ -28,6 +28,9 @@ pub(crate) struct ReplicaLedger {
     /// Those that were not synced at a power loss, as long as its server has not told that they are
     /// there.
     pub(crate) gone: BTreeSet<PushId>,
+    /// Those that it had, and was levelled to one that had lost them: they are not there, and the
+    /// cell was not to do that to one that was sound.
+    pub(crate) levelled_over: BTreeSet<PushId>,
     /// Power was lost, and its server has not told since how far it has come.
     pub(crate) untold: bool,
     /// Its server may have changed something that is not synced (R27).
@@ -88,24 +91,34 @@ impl ReplicaLedger {
         applied.retain(|push, _| !self.gone.contains(push));
     }
 
-    /// It has the bytes of another (R16), and nothing that this one has lost: nobody in the cell
-    /// can tell where its disk had lied (R28).
+    /// It has stored one; whether it had it not.
+    pub(crate) fn store(&mut self, push: PushId, place: (ChunkVersion, SerialNumber)) -> bool {
+        let is_new = self.applied.insert(push, place).is_none();
+        self.levelled_over.remove(&push);
+        self.gone.remove(&push) || is_new
+    }
+
+    /// It has the bytes of another (R16), and nothing that this one has lost.
     pub(crate) fn level_to(&mut self, first: &Self) {
-        for push in &first.gone {
-            if self.applied.contains_key(push) {
-                self.gone.insert(*push);
-            }
-            if !first.applied.contains_key(push) {
-                self.applied.remove(push);
-            }
-        }
+        // What that one may have lost is not known to be.
+        let is_lost = |push: &&PushId| !first.applied.contains_key(push);
+        let lost = first.gone.iter().filter(is_lost).chain(&first.levelled_over);
+        self.levelled_over.extend(lost.filter(|push| self.applied.contains_key(push)));
         for (push, place) in &first.applied {
             self.begun.remove(push);
-            if !first.gone.contains(push) {
+            if !first.gone.contains(push) && !first.levelled_over.contains(push) {
                 self.applied.entry(*push).or_insert(*place);
+                self.levelled_over.remove(push);
                 self.gone.remove(push);
             }
         }
+    }
+
+    /// It was levelled to one whose disk had lied about its syncs, and lost bytes that this one may
+    /// have had: nobody in the cell can tell (R28).
+    pub(crate) fn lose_with(&mut self, source: &Self) {
+        self.lost |= source.lost;
+        self.gone.extend(source.gone.iter().filter(|push| self.applied.contains_key(push)));
     }
 
     /// Its file is gone: what was in it is nowhere on this disk, which its server finds when it
@@ -123,6 +136,7 @@ impl ReplicaLedger {
         let applied: BTreeMap<_, _> =
             self.applied.iter().filter(has).map(|(push, place)| (*push, *place)).collect();
         let (gone, synced) = applied.keys().partition(|push| self.gone.contains(push));
-        Self { applied, gone, synced, lost: self.lost, ..Self::default() }
+        let levelled_over = self.levelled_over.clone();
+        Self { applied, gone, synced, levelled_over, lost: self.lost, ..Self::default() }
     }
 }

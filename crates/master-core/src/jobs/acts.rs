@@ -5,6 +5,7 @@ use super::wait_cause::WaitCause;
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::numbers::TermNumbers;
 use crate::record::Record;
+use crate::rules::decided_set::PlannedDecision;
 use cairn_env::Caller;
 use cairn_protocol::{
     AssembleChunk, CloneChunk, CopyChunk, DropClone, Failure, GrantLease, Probe,
@@ -82,7 +83,7 @@ pub(crate) enum Act {
     GrantLease(ChunkHandle, Vec<RaisedReplica>),
     /// All of the chunk's set stand at this version, and not alike: that is logged, and its lease
     /// granted, which levels them.
-    LevelFirst(ChunkHandle, ChunkVersion, Vec<RaisedReplica>),
+    LevelFirst((ChunkHandle, ChunkVersion), Vec<RaisedReplica>, PlannedDecision),
     /// Whoever wants to write there is told so, and the others are looked at anew.
     FailWriters(Failure),
     /// The close of the chunk is logged without a next one.

@@ -14,7 +14,7 @@
 //!   that knows it as this file's is refused, and asks where the file's bytes are now (R12).
 //! - CW4: the copy goes on with fewer replicas than the chunk has, where a server cannot copy, but
 //!   not with fewer than a set may have (R11); the others are made as of any chunk that lacks some.
-//! - CW5: what differs between replicas, of a write that came to nothing, is levelled before the
+//! - CW5: what may have lost bytes, and what differs between replicas, is levelled before the
 //!   two chunks part (R16). The writer does it again in its own; nobody would in the other, and
 //!   whoever read it there would be given other bytes once a server is lost.
 
@@ -25,8 +25,9 @@ use crate::applied::Applied;
 use crate::chunk_place::ChunkPlace;
 use crate::fleet::{KnownReplica, behind};
 use crate::record::CopyOnWrite;
+use crate::rules::decided_set::PlannedDecision;
 use crate::rules::members::least_set;
-use crate::rules::replica_set::{LiveMember, may_be_set};
+use crate::rules::replica_set::{LiveMember, doubted, may_be_set};
 use crate::state::ChunkRecord;
 use crate::underway::Activity;
 use cairn_protocol::{CopyChunk, CopyChunkAnswer, ErrorCode, Failure};
@@ -67,6 +68,7 @@ pub(crate) struct CopyOnWriteJob {
     copy: ChunkHandle,
     /// Where the file has it: here, or before the place that is to be opened.
     place: ChunkPlace,
+    planned: PlannedDecision,
     phase: CopyPhase,
 }
 
@@ -81,9 +83,11 @@ impl CopyOnWriteJob {
         assert!(at.view.state.sharing().is_shared(shared), "else it needs no copy (R32)");
         let copy = acts.numbers.handle();
         let place = ChunkPlace::new(at.place.file, chunk.index);
+        let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
+        let planned = PlannedDecision::on(&at.view, (shared, chunk), &servers);
         let members: Vec<RaiseMember> = members.into_iter().map(RaiseMember::standing).collect();
         let phase = CopyPhase::Raising(raise(at, (shared, chunk), members, acts));
-        Self { shared, copy, place, phase }
+        Self { shared, copy, place, planned, phase }
     }
 
     pub(crate) fn doing(&self) -> Activity {
@@ -157,6 +161,9 @@ impl CopyOnWriteJob {
         if let Err(blocked) = may_be_set(&at.view, self.shared, &chunk, &servers) {
             return acts.wait(blocked.why);
         }
+        if self.planned.is_doubted(&at.view, (self.shared, &chunk), &servers) {
+            return acts.wait(doubted(&at.view, servers.len(), &chunk).why);
+        }
         if !raise.all_answered() || !stale.is_empty() {
             let members = again(good).collect();
             let round = self::raise(at, (self.shared, &chunk), members, acts);
@@ -164,8 +171,9 @@ impl CopyOnWriteJob {
             return;
         }
         // CW5
-        if !stand_alike(&good) && !broken(Rule::R16) {
-            return acts.push(Act::LevelFirst(self.shared, raise.to(), good));
+        let is_level = stand_alike(&good) && !good.iter().any(|r| r.report.suspect);
+        if !is_level && !broken(Rule::R16) {
+            return acts.push(Act::LevelFirst((self.shared, raise.to()), good, self.planned));
         }
         let stands = SharedStands { version: raise.to(), set_size: set_size(&good) };
         let deadline = at.view.now.time + PATIENCE * at.view.term.config.lease();

@@ -16,7 +16,7 @@ use crate::chunk_place::ChunkPlace;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::record::SetVersion;
-use crate::rules::decided_set::{PlannedDecision, is_doubted_part, keeps_above};
+use crate::rules::decided_set::{PlannedDecision, keeps_above};
 use crate::rules::live_file::{is_live_file, no_file};
 use crate::rules::lost_bytes;
 use crate::rules::members::least_set;
@@ -69,7 +69,7 @@ impl GrantJob {
     pub(crate) fn start_logging(
         at: &PlaceView<'_>,
         (handle, version): (ChunkHandle, ChunkVersion),
-        raised: Vec<RaisedReplica>,
+        (raised, planned): (Vec<RaisedReplica>, PlannedDecision),
         acts: &mut Acts<'_>,
     ) -> Option<Self> {
         let Some(chunk) = at.view.state.chunk(handle) else {
@@ -80,7 +80,6 @@ impl GrantJob {
             acts.push(Act::LookAgain("the file has another chunk there".into()));
             return None;
         }
-        let planned = PlannedDecision::default();
         let phase = log(at, (handle, &chunk, planned), version, raised, acts);
         Some(Self { handle, planned, phase })
     }
@@ -149,7 +148,7 @@ impl GrantJob {
         let appends = appends(at, handle);
         let marked = good.iter().any(|r| r.report.closed);
         let least = if broken(Rule::R11) { 1 } else { least_set(&chunk) };
-        let is_doubted = !self.planned.decided && is_doubted_part(view, (handle, &chunk), &servers);
+        let is_doubted = self.planned.is_doubted(view, (handle, &chunk), &servers);
         let set = match may_be_set(view, handle, &chunk, &servers) {
             Ok(()) if is_doubted => Err(doubted(view, servers.len(), &chunk)),
             set => set,

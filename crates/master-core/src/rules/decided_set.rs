@@ -129,7 +129,7 @@ fn damaged_above(told: &[(ServerId, KnownReplica)], set: &[ServerId]) -> Option<
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlannedDecision {
     /// It is decided on.
-    pub(crate) decided: bool,
+    decided: bool,
     /// Who comes back with more than this is kept.
     pub(crate) keeps_above: Option<SerialNumber>,
 }
@@ -142,6 +142,16 @@ impl PlannedDecision {
     ) -> Self {
         let decided = is_decided(view, chunk, servers);
         Self { decided, keeps_above: keeps_above(view, chunk, servers) }
+    }
+
+    /// Whether those of it that were raised are a part of the suspects without a decision.
+    pub(crate) fn is_doubted(
+        self,
+        view: &View<'_>,
+        chunk: (ChunkHandle, &ChunkRecord),
+        raised: &[ServerId],
+    ) -> bool {
+        !self.decided && is_doubted_part(view, chunk, raised)
     }
 }
 

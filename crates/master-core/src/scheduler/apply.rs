@@ -161,8 +161,8 @@ impl Scheduler {
             Act::GrantLease(handle, raised) => self.start(step, place, |at, acts| {
                 GrantJob::start_granting(at, handle, raised, acts).map(PlaceJob::Grant)
             }),
-            Act::LevelFirst(handle, version, raised) => self.start(step, place, |at, acts| {
-                GrantJob::start_logging(at, (handle, version), raised, acts).map(PlaceJob::Grant)
+            Act::LevelFirst(to, raised, planned) => self.start(step, place, |at, acts| {
+                GrantJob::start_logging(at, to, (raised, planned), acts).map(PlaceJob::Grant)
             }),
             Act::FailWriters(failure) => self.places.fail_writers(step, place, &failure),
             Act::CloseAlone(handle) => self.start(step, place, |at, acts| {

@@ -54,7 +54,8 @@ impl NoLiveChunkCollected {
         let has = |(_, replica): &(&NodeId, &ReplicaLedger), push: &PushId| {
             // Of a file that is lost nobody can tell before its server starts.
             let is_lost = replica.gone.contains(push) && !replica.flipped;
-            replica.applied.contains_key(push) && (!is_lost || lies)
+            let is_there = replica.applied.contains_key(push);
+            is_there && !replica.levelled_over.contains(push) && (!is_lost || lies)
         };
         let is_here_alone = |push: &PushId| {
             let holders = chunk.replicas.iter().filter(|replica| has(replica, push));
@@ -62,8 +63,9 @@ impl NoLiveChunkCollected {
             let had_lost = |before: &ReplicaLedger| {
                 before.gone.contains(push) && !before.applied.contains_key(push)
             };
-            let is_gone =
-                this.gone.contains(push) || chunk.set_back.get(&node).is_some_and(had_lost);
+            let was_lost =
+                this.turned_back.is_some() && chunk.set_back.get(&node).is_some_and(had_lost);
+            let is_gone = this.gone.contains(push) || this.levelled_over.contains(push) || was_lost;
             // The disk of the only one of the set was set back a moment ago (hard seed 399, healing
             // seed 33).
             let is_told = || !chunk.had_untold(untold(), push, version);

@@ -160,6 +160,21 @@ fn what_a_write_left_on_one_replica_is_levelled_before_the_two_files_part() {
     assert_eq!(copies(&mut world).len(), 3);
 }
 
+/// Servers copy nothing that may have lost bytes, and nobody else asks for what makes it current.
+#[test]
+fn what_lost_power_is_made_current_before_the_two_files_part() {
+    let (mut world, handle) = shared();
+    world.request(3, lease(LeasePurpose::Write, 0));
+    for (id, _, raise) in world.raises() {
+        world.accept(id, &raise, ReplicaReport { suspect: true, ..ReplicaReport::default() });
+    }
+    assert!(copies(&mut world).is_empty(), "CW5");
+    assert!(matches!(&world.commit()[..], [Record::SetVersion(it)] if !it.charges));
+    assert_eq!(world.accept_grant().handle, handle);
+    world.accept_raises(&[]);
+    assert_eq!(copies(&mut world).len(), 3);
+}
+
 #[test]
 fn who_comes_to_write_while_readers_wait_for_a_lease_charges_the_copy_and_no_other_file() {
     let (mut world, handle) = shared();
