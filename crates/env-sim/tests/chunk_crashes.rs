@@ -182,17 +182,19 @@ fn a_power_loss_after_a_kill_takes_nothing_that_was_synced_before_either() {
 #[test]
 fn what_a_power_loss_left_behind_the_head_never_passes_for_what_came_in_its_place() {
     let block = usize::try_from(BLOCK).unwrap();
+    // So many that later checksums do not lie in the page of the heads.
+    let first = 1024;
     let append = |model: &mut Model, store: &ChunkStore, byte, sync| {
         let offset = model.contents[model.applied].len() as u64;
-        let bytes = vec![byte; block * (1 + usize::from(byte % 2))];
+        let blocks = if offset == 0 { first } else { 1 + usize::from(byte % 2) };
+        let bytes = vec![byte; block * blocks];
         let writes = vec![Write::Bytes { offset, bytes, block_offset: 0 }];
         model.take(store, &Step::Apply { writes, sync }).unwrap();
     };
     let mut cut = 0;
-    for seed in 0..6000 {
+    for seed in 0..300 {
         let mut random = Random::new(seed);
         let disk = new_disk();
-        disk.tear_pages();
         let (store, _) = open(&disk);
         let mut model = Model::new();
         model.take(&store, &Step::Raise(1)).unwrap();
@@ -211,7 +213,7 @@ fn what_a_power_loss_left_behind_the_head_never_passes_for_what_came_in_its_plac
             drop(store);
         }
     }
-    assert!(cut > 1000, "{cut}");
+    assert!(cut > 200, "{cut}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Chunk {
     /// nothing lies behind it.
     pub(crate) fn settle_slots(&mut self, directory: &ChunkDirectory) -> Result<(), DiskError> {
         if self.uncut {
-            cut(directory.files(self.head.handle, false)?.as_ref(), self.head.length)?;
+            truncate(directory.files(self.head.handle, false)?.as_ref(), self.head.length)?;
             self.uncut = false;
         }
         if self.synced_slot.is_none() { self.sync(directory) } else { Ok(()) }
@@ -120,6 +120,7 @@ impl Chunk {
         head: ChunkHead,
     ) -> Result<(), DiskError> {
         let synced = self.synced_slot.expect("settle_slots was called before anything was written");
+        assert!(!self.uncut, "nothing is written before what lies behind the head is gone (V5)");
         let slot = 1 - synced;
         let offset = (slot * HEAD_SLOT_SIZE) as u64;
         files.meta.write_at(&head.encode(), offset).map_err(disk_error)?;
@@ -186,7 +187,7 @@ impl Chunk {
 
 /// Cuts off what a crash left behind the head, durably: it has its checksums, and would pass for
 /// what comes in its place if the next crash took that and the cut.
-pub(crate) fn cut(files: &ChunkFiles, length: u64) -> Result<(), DiskError> {
+pub(crate) fn truncate(files: &ChunkFiles, length: u64) -> Result<(), DiskError> {
     if files.data.size().map_err(disk_error)? > length {
         files.data.set_size(length).map_err(disk_error)?;
         files.data.sync().map_err(sync_failure)?;

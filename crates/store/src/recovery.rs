@@ -18,7 +18,7 @@
 //!   that, it would pass for it. Of a chunk whose head is the clean one that is looked at when it
 //!   is first written to: a start opens no file of those.
 
-use crate::chunk::{Chunk, cut};
+use crate::chunk::{Chunk, truncate};
 use crate::chunk_files::{ChunkDirectory, ChunkFiles, path};
 use crate::overwrite::write_in_place;
 use crate::reading::verify_from;
@@ -108,7 +108,7 @@ pub(crate) fn recover(
     let damaged = !fits || rotten.is_some() || chosen.head.sequence < line.clean_sequence;
     // V5
     if !damaged {
-        cut(&files, chosen.head.length)?;
+        truncate(&files, chosen.head.length)?;
     }
     let chunk = if entries.is_empty() && chosen.head.sequence == newest.head.sequence {
         stands(chosen, last_life)
