@@ -81,8 +81,8 @@ pub(crate) enum Act {
     LookAgain(WaitCause),
     /// The chunk stands, raised and logged: its lease is granted.
     GrantLease(ChunkHandle, Vec<RaisedReplica>),
-    /// All of the chunk's set stand at this version, and not alike: that is logged, and its lease
-    /// granted, which levels them.
+    /// All of the chunk's set stand at this version, and not alike, or may have lost bytes: that is
+    /// logged, and its lease granted, which levels them.
     LevelFirst((ChunkHandle, ChunkVersion), Vec<RaisedReplica>, PlannedDecision),
     /// Whoever wants to write there is told so, and the others are looked at anew.
     FailWriters(Failure),

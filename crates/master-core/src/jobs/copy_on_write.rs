@@ -27,7 +27,7 @@ use crate::fleet::{KnownReplica, behind};
 use crate::record::CopyOnWrite;
 use crate::rules::decided_set::PlannedDecision;
 use crate::rules::members::least_set;
-use crate::rules::replica_set::{LiveMember, doubted, may_be_set};
+use crate::rules::replica_set::{LiveMember, may_be_raised_set};
 use crate::state::ChunkRecord;
 use crate::underway::Activity;
 use cairn_protocol::{CopyChunk, CopyChunkAnswer, ErrorCode, Failure};
@@ -52,7 +52,7 @@ type Copies = BTreeMap<ServerId, (ReplicaAt, Option<Result<CopyChunkAnswer, Fail
 #[derive(Debug)]
 enum CopyPhase {
     /// The chunk's set is raised.
-    Raising(RaiseRound),
+    Raising(RaiseRound, PlannedDecision),
     /// Its servers copy it.
     Copying(SharedStands, Copies),
     /// The copies become replicas.
@@ -68,7 +68,6 @@ pub(crate) struct CopyOnWriteJob {
     copy: ChunkHandle,
     /// Where the file has it: here, or before the place that is to be opened.
     place: ChunkPlace,
-    planned: PlannedDecision,
     phase: CopyPhase,
 }
 
@@ -86,8 +85,8 @@ impl CopyOnWriteJob {
         let servers: Vec<ServerId> = members.iter().map(|(at, _)| at.server).collect();
         let planned = PlannedDecision::on(&at.view, (shared, chunk), &servers);
         let members: Vec<RaiseMember> = members.into_iter().map(RaiseMember::standing).collect();
-        let phase = CopyPhase::Raising(raise(at, (shared, chunk), members, acts));
-        Self { shared, copy, place, planned, phase }
+        let phase = CopyPhase::Raising(raise(at, (shared, chunk), members, acts), planned);
+        Self { shared, copy, place, phase }
     }
 
     pub(crate) fn doing(&self) -> Activity {
@@ -97,7 +96,7 @@ impl CopyOnWriteJob {
     pub(crate) fn describe(&self) -> String {
         let others = "which other files have too";
         match &self.phase {
-            CopyPhase::Raising(raise) => {
+            CopyPhase::Raising(raise, _) => {
                 format!("raising {} replicas of a chunk {others}, to copy it", raise.size())
             }
             CopyPhase::Copying(_, copies) => {
@@ -110,7 +109,7 @@ impl CopyOnWriteJob {
 
     pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
         match (&mut self.phase, event) {
-            (CopyPhase::Raising(raise), JobEvent::RaiseAnswered(server, result)) => {
+            (CopyPhase::Raising(raise, _), JobEvent::RaiseAnswered(server, result)) => {
                 if raise.on_answer(server, result) {
                     self.on_raised(at, acts);
                 }
@@ -147,7 +146,10 @@ impl CopyOnWriteJob {
 
     /// A round of the raise of the shared chunk is over.
     fn on_raised(&mut self, at: &PlaceView<'_>, acts: &mut Acts<'_>) {
-        let CopyPhase::Raising(raise) = &self.phase else { unreachable!("a round was over") };
+        let CopyPhase::Raising(raise, planned) = &self.phase else {
+            unreachable!("a round was over")
+        };
+        let planned = *planned;
         let Some(chunk) = at.view.state.chunk(self.shared) else {
             return acts.wait("the chunk's record cannot be read");
         };
@@ -158,22 +160,20 @@ impl CopyOnWriteJob {
         let good: Vec<RaisedReplica> =
             answered.into_iter().filter(|r| !stale.contains(&r.at.server)).collect();
         let servers: Vec<ServerId> = good.iter().map(|r| r.at.server).collect();
-        if let Err(blocked) = may_be_set(&at.view, self.shared, &chunk, &servers) {
+        let set = may_be_raised_set(&at.view, (self.shared, &chunk), &servers, planned);
+        if let Err(blocked) = set {
             return acts.wait(blocked.why);
-        }
-        if self.planned.is_doubted(&at.view, (self.shared, &chunk), &servers) {
-            return acts.wait(doubted(&at.view, servers.len(), &chunk).why);
         }
         if !raise.all_answered() || !stale.is_empty() {
             let members = again(good).collect();
             let round = self::raise(at, (self.shared, &chunk), members, acts);
-            self.phase = CopyPhase::Raising(round);
+            self.phase = CopyPhase::Raising(round, planned);
             return;
         }
         // CW5
         let is_level = stand_alike(&good) && !good.iter().any(|r| r.report.suspect);
         if !is_level && !broken(Rule::R16) {
-            return acts.push(Act::LevelFirst((self.shared, raise.to()), good, self.planned));
+            return acts.push(Act::LevelFirst((self.shared, raise.to()), good, planned));
         }
         let stands = SharedStands { version: raise.to(), set_size: set_size(&good) };
         let deadline = at.view.now.time + PATIENCE * at.view.term.config.lease();

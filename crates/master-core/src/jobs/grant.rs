@@ -16,12 +16,12 @@ use crate::chunk_place::ChunkPlace;
 use crate::fleet::{KnownReplica, behind};
 use crate::leases::{GrantedLease, LeaseStatus};
 use crate::record::SetVersion;
-use crate::rules::decided_set::{PlannedDecision, keeps_above};
+use crate::rules::decided_set::PlannedDecision;
 use crate::rules::live_file::{is_live_file, no_file};
 use crate::rules::lost_bytes;
 use crate::rules::members::least_set;
 use crate::rules::next_step::bears_a_wait;
-use crate::rules::replica_set::{LiveMember, doubted, may_be_set};
+use crate::rules::replica_set::{LiveMember, may_be_raised_set};
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{
@@ -35,7 +35,7 @@ use std::cmp::Reverse;
 #[derive(Debug)]
 enum GrantPhase {
     /// The set is raised.
-    Raising(RaiseRound),
+    Raising(RaiseRound, PlannedDecision),
     /// Its version is on its way into the log.
     Logging(Vec<RaisedReplica>),
     /// The new primary levels the replicas (R16).
@@ -46,7 +46,6 @@ enum GrantPhase {
 #[derive(Debug)]
 pub(crate) struct GrantJob {
     handle: ChunkHandle,
-    planned: PlannedDecision,
     phase: GrantPhase,
 }
 
@@ -62,7 +61,7 @@ impl GrantJob {
         let planned = PlannedDecision::on(view, (handle, chunk), &servers);
         let members: Vec<RaiseMember> = members.into_iter().map(RaiseMember::standing).collect();
         let raise = raise(view, (handle, chunk), members, acts);
-        Self { handle, planned, phase: GrantPhase::Raising(raise) }
+        Self { handle, phase: GrantPhase::Raising(raise, planned) }
     }
 
     /// Goes on where all of a set stand at the version that they were raised to.
@@ -81,7 +80,7 @@ impl GrantJob {
             return None;
         }
         let phase = log(at, (handle, &chunk, planned), version, raised, acts);
-        Some(Self { handle, planned, phase })
+        Some(Self { handle, phase })
     }
 
     /// Grants a chunk that stands, raised and logged; none where its file is gone.
@@ -92,7 +91,7 @@ impl GrantJob {
         acts: &mut Acts<'_>,
     ) -> Option<Self> {
         let phase = grant(at, handle, raised, acts)?;
-        Some(Self { handle, planned: PlannedDecision::default(), phase })
+        Some(Self { handle, phase })
     }
 
     pub(crate) fn handle(&self) -> ChunkHandle {
@@ -101,7 +100,9 @@ impl GrantJob {
 
     pub(crate) fn describe(&self) -> String {
         match &self.phase {
-            GrantPhase::Raising(raise) => format!("raising {} replicas for a lease", raise.size()),
+            GrantPhase::Raising(raise, _) => {
+                format!("raising {} replicas for a lease", raise.size())
+            }
             GrantPhase::Logging(_) => "logging the version".to_owned(),
             GrantPhase::Granting { .. } => "the primary levels the replicas".to_owned(),
         }
@@ -109,7 +110,7 @@ impl GrantJob {
 
     pub(crate) fn on(&mut self, at: &PlaceView<'_>, event: JobEvent<'_>, acts: &mut Acts<'_>) {
         match (&mut self.phase, event) {
-            (GrantPhase::Raising(raise), JobEvent::RaiseAnswered(server, result)) => {
+            (GrantPhase::Raising(raise, _), JobEvent::RaiseAnswered(server, result)) => {
                 if raise.on_answer(server, result) {
                     self.on_raised(at, acts);
                 }
@@ -134,7 +135,10 @@ impl GrantJob {
 
     /// A round of the raise is over.
     fn on_raised(&mut self, at: &PlaceView<'_>, acts: &mut Acts<'_>) {
-        let GrantPhase::Raising(raise) = &self.phase else { unreachable!("a round was over") };
+        let GrantPhase::Raising(raise, planned) = &self.phase else {
+            unreachable!("a round was over")
+        };
+        let planned = *planned;
         let (view, handle) = (&at.view, self.handle);
         let Some(chunk) = view.state.chunk(handle) else {
             return acts.wait("the chunk's record cannot be read");
@@ -148,12 +152,7 @@ impl GrantJob {
         let appends = appends(at, handle);
         let marked = good.iter().any(|r| r.report.closed);
         let least = if broken(Rule::R11) { 1 } else { least_set(&chunk) };
-        let is_doubted = self.planned.is_doubted(view, (handle, &chunk), &servers);
-        let set = match may_be_set(view, handle, &chunk, &servers) {
-            Ok(()) if is_doubted => Err(doubted(view, servers.len(), &chunk)),
-            set => set,
-        };
-        match set {
+        match may_be_raised_set(view, (handle, &chunk), &servers, planned) {
             _ if appends && (marked || chunk.closed) => acts.push(Act::GoOnInNext),
             // A set that the master decided on takes no appends (R11).
             Ok(()) if appends && good.len() < least => acts.push(Act::GoOnInNext),
@@ -163,13 +162,15 @@ impl GrantJob {
             Err(blocked) => acts.wait(blocked.why),
             // R8: whoever was asked and is not of the set may stand at this very version.
             Ok(()) if (raise.all_answered() && stale.is_empty()) || broken(Rule::R8) => {
-                let chunk = (handle, &chunk, self.planned);
+                let chunk = (handle, &chunk, planned);
                 self.phase = log(at, chunk, raise.to(), good, acts);
             }
             Ok(()) => {
                 let members = again(good).collect();
-                self.phase =
-                    GrantPhase::Raising(self::raise(view, (handle, &chunk), members, acts));
+                self.phase = GrantPhase::Raising(
+                    self::raise(view, (handle, &chunk), members, acts),
+                    planned,
+                );
             }
         }
     }
@@ -198,10 +199,9 @@ fn log(
     assert!(above, "a raise's version is above the logged one (R7)");
     let servers: Vec<ServerId> = set.iter().map(|r| r.at.server).collect();
     let (held, committed) = lost_bytes::held(&at.view, (handle, chunk), &lengths(&set)).unzip();
-    let reached = set.iter().map(|r| r.report.serial).max();
-    let planned = || planned.keeps_above.map(|number| number.min(reached.unwrap_or(number)));
+    let reached = set.iter().map(|r| r.report.serial).max().expect("no set is empty (R11)");
     acts.propose(SetVersion {
-        keeps_above: keeps_above(&at.view, (handle, chunk), &servers).or_else(planned),
+        keeps_above: planned.keeps_above(&at.view, (handle, chunk), (&servers, reached)),
         time: at.view.now.wall,
         handle,
         version,

@@ -16,10 +16,9 @@
 //!   Who is left out is stale by version from then on, and kept until the chunk has its goal; who
 //!   has applied more (damaged or suspect, or away and coming back), until a person lets go of it
 //!   (`garbage.rs`). So is one that is away where a clone makes a set of the one that is left. A
-//!   suspect has all up to its serial number: its store has verified it (R26), and may lack what
-//!   came behind it.
-//!   Suspects that are not all of their set are none without a decision, unless each of the others
-//!   was heard to have no more.
+//!   suspect has all up to its serial number, for its store has verified it (R26), and may lack
+//!   what came behind it. Suspects that are not all of their set are none without a decision,
+//!   unless each of the others was heard to have no more.
 //! - DS5: what a person chose is the set at once, suspect or stale, but while somebody may hold a
 //!   lease (`chosen_replica.rs`); whoever has applied more is kept. Where others turn out to be a
 //!   set meanwhile it is theirs, unless the person named chunk and server.
@@ -126,12 +125,12 @@ fn damaged_above(told: &[(ServerId, KnownReplica)], set: &[ServerId]) -> Option<
 
 /// What the rules say of a set before anybody of it is raised: what those told that died is
 /// forgotten with the first that stands higher (`locations`, L6).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedDecision {
     /// It is decided on.
     decided: bool,
     /// Who comes back with more than this is kept.
-    pub(crate) keeps_above: Option<SerialNumber>,
+    keeps_above: Option<SerialNumber>,
 }
 
 impl PlannedDecision {
@@ -141,17 +140,30 @@ impl PlannedDecision {
         servers: &[ServerId],
     ) -> Self {
         let decided = is_decided(view, chunk, servers);
-        Self { decided, keeps_above: keeps_above(view, chunk, servers) }
+        let keeps_above = if decided { decided_number(view, chunk, servers) } else { None };
+        Self { decided, keeps_above }
     }
 
     /// Whether those of it that were raised are a part of the suspects without a decision.
-    pub(crate) fn is_doubted(
+    pub(super) fn is_doubted(
         self,
         view: &View<'_>,
         chunk: (ChunkHandle, &ChunkRecord),
         raised: &[ServerId],
     ) -> bool {
         !self.decided && is_doubted_part(view, chunk, raised)
+    }
+
+    /// Who comes back with more than this is kept, where those that were raised are logged as the
+    /// set, and have come so far.
+    pub(crate) fn keeps_above(
+        self,
+        view: &View<'_>,
+        chunk: (ChunkHandle, &ChunkRecord),
+        (raised, reached): (&[ServerId], SerialNumber),
+    ) -> Option<SerialNumber> {
+        let planned = || self.keeps_above.map(|number| number.min(reached));
+        keeps_above(view, chunk, raised).or_else(planned)
     }
 }
 
@@ -168,10 +180,19 @@ pub(crate) fn is_decided(
 /// (R28). That is a member that is away, or one here that is damaged or suspect.
 pub(crate) fn keeps_above(
     view: &View<'_>,
+    chunk: (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+) -> Option<SerialNumber> {
+    if is_decided(view, chunk, servers) { decided_number(view, chunk, servers) } else { None }
+}
+
+/// The same, of those that are decided on.
+fn decided_number(
+    view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
 ) -> Option<SerialNumber> {
-    if !is_decided(view, (handle, chunk), servers) || broken(Rule::R28) {
+    if broken(Rule::R28) {
         return None;
     }
     // What a person chose may be stale.
@@ -207,7 +228,7 @@ pub(crate) fn may_be_outdone(
 
 /// Whether these are suspect, and not all of their set, and one of the others may have more: no
 /// set but by a decision (R28).
-pub(crate) fn is_doubted_part(
+pub(super) fn is_doubted_part(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
@@ -228,6 +249,7 @@ fn others_may_have_more(
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
 ) -> bool {
+    assert!(!servers.is_empty(), "no set is empty (R11)");
     let told = current_by_bytes(view, handle, chunk);
     let of_set = told.iter().filter(|(server, _)| servers.contains(server));
     let reached = of_set.map(|(_, replica)| replica.serial).max();

@@ -6,7 +6,7 @@
 //!   master decides on (`decided_set.rs`).
 //! - T3: who is given up (`troubles.rs`) is not raised, where the set can do without.
 
-use super::decided_set::{SetDecision, decide, is_doubted_part};
+use super::decided_set::{PlannedDecision, SetDecision, decide, is_doubted_part};
 use super::good_replicas::{JudgedReplicas, judged};
 use super::members::{current, former_holder_unknown, least_of, missing_is_awaited};
 use crate::fleet::KnownReplica;
@@ -139,7 +139,7 @@ pub(crate) fn live_members(
 }
 
 /// Why suspects that are not all of a set are none (R28).
-pub(crate) fn doubted(view: &View<'_>, size: usize, chunk: &ChunkRecord) -> Blocked {
+fn doubted(view: &View<'_>, size: usize, chunk: &ChunkRecord) -> Blocked {
     let why = format!(
         "{size} replicas of {} may have lost bytes, and one that is not among them may have more",
         chunk.set_size
@@ -177,6 +177,20 @@ pub(crate) fn may_be_set(
     servers: &[ServerId],
 ) -> Result<(), Blocked> {
     may_be_grown_set(view, (handle, chunk), servers, 0)
+}
+
+/// The same of those that were raised, as it was planned before.
+pub(crate) fn may_be_raised_set(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    servers: &[ServerId],
+    planned: PlannedDecision,
+) -> Result<(), Blocked> {
+    may_be_set(view, handle, chunk, servers)?;
+    match planned.is_doubted(view, (handle, chunk), servers) {
+        true => Err(doubted(view, servers.len(), chunk)),
+        false => Ok(()),
+    }
 }
 
 /// Whether these replicas, and so many clones that join them, may become the chunk's set. A clone

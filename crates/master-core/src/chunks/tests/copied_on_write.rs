@@ -1,6 +1,7 @@
 //! A chunk that several files have is copied for the one that is about to change it (R32), and what
 //! is in a snapshot that is being taken is changed by nobody (R34).
 
+use super::after_power_loss::{after_power_loss, while_the_third_takes_no_raise};
 use super::{FILE, World, lease, report, server};
 use crate::applied::Applied;
 use crate::record::{CloseChunk, CopiedEntry, CopyEntries, RaiseLevel, Record, SnapshotTree};
@@ -173,6 +174,20 @@ fn what_lost_power_is_made_current_before_the_two_files_part() {
     assert_eq!(world.accept_grant().handle, handle);
     world.accept_raises(&[]);
     assert_eq!(copies(&mut world).len(), 3);
+}
+
+#[test]
+fn suspects_of_a_shared_chunk_are_no_set_without_one_that_has_more_and_answers_no_raise() {
+    for more in [0, 1] {
+        let told = [((18, 18), true), ((18, 18), true), ((18 + more, 18 + more), true)];
+        let (mut world, mut disks) = after_power_loss(&told);
+        snapshot(&mut world);
+        let handle = disks[&3].handle;
+        world.pass(4250, &[1, 2, 3]);
+        while_the_third_takes_no_raise(&mut world, &mut disks, LeasePurpose::Write);
+        let size = world.state.chunk(handle).expect("there").set_size;
+        assert_eq!(size, if more == 0 { 2 } else { 3 });
+    }
 }
 
 #[test]
