@@ -131,6 +131,7 @@ fn mend_heads(
             chunk.settle_slots(chunks)?;
         } else if matches!(stored_slot(chunk, files, 1 - chunk.slot)?, HeadSlot::Rotten) {
             // It may be the synced one: the newest is on disk before anything is written there.
+            chunk.settle_slots(chunks)?;
             chunk.sync(chunks)?;
         } else {
             return Ok(());
