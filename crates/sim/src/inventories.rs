@@ -3,11 +3,11 @@
 
 use cairn_env_sim::NodeId;
 use cairn_protocol::{Inventory, ReplicaReport};
-use cairn_types::{ChunkHandle, ChunkVersion, Incarnation, JoinId, SerialNumber};
+use cairn_types::{ChunkHandle, Incarnation, JoinId};
 use std::collections::BTreeMap;
 
-/// What a process holds: at which version, up to which serial number, and whether it doubts it.
-pub(crate) type HeldReplicas = BTreeMap<ChunkHandle, (ChunkVersion, SerialNumber, bool)>;
+/// What a process holds.
+pub(crate) type HeldReplicas = BTreeMap<ChunkHandle, ReplicaReport>;
 
 /// Inventories that are being told.
 #[derive(Debug, Default)]
@@ -36,8 +36,7 @@ impl ToldInventories {
             self.begun.insert(node, (slice.join, HeldReplicas::new()));
         }
         let (_, held) = self.begun.get_mut(&node).filter(|(join, _)| *join == slice.join)?;
-        let stands = |it: &ReplicaReport| (it.handle, (it.version, it.serial, it.suspect));
-        held.extend(slice.replicas.0.iter().map(stands));
+        held.extend(slice.replicas.0.iter().map(|report| (report.handle, report.clone())));
         if slice.last { self.begun.remove(&node).map(|(_, held)| held) } else { None }
     }
 }

@@ -437,17 +437,17 @@ impl Ledger {
     pub(crate) fn inventory(&mut self, node: NodeId, slice: &Inventory) {
         let Some(held) = self.inventories.slice(node, slice) else { return };
         self.untold.remove(&node);
-        let lies = !self.liars.is_empty();
         for (handle, chunk) in &mut self.chunks {
             let told = held.get(handle);
-            let at = told.map(|(version, _, _)| *version);
+            let at = told.map(|told| told.version);
             let adopted = chunk.copies.get_mut(&node).and_then(|copy| copy.told(at));
             adopted.into_iter().for_each(|replica| chunk.adopt(node, replica));
             let Some(replica) = chunk.replicas.get_mut(&node) else { continue };
-            replica.told_suspect = told.is_some_and(|(_, _, suspect)| *suspect);
-            told.filter(|_| !lies && !replica.flipped).inspect(|told| replica.settle(told.1));
+            replica.told_suspect = told.is_some_and(|told| told.suspect);
+            let sure = told.filter(|_| self.liars.is_empty() && !replica.flipped);
+            sure.into_iter().for_each(|told| replica.settle(told.serial));
             if std::mem::take(&mut replica.unknown) {
-                replica.forgotten = told.is_none_or(|(version, _, _)| *version < replica.version);
+                replica.forgotten = told.is_none_or(|told| told.version < replica.version);
                 replica.suspect |= replica.told_suspect;
             }
         }

@@ -295,7 +295,10 @@ impl Observer {
             Record::CopyEntries(copies) => self.copied(at, copies),
             Record::SnapshotTree(last) => self.ledger.snapshot_over(last.top, true),
             Record::DiscardSnapshot(given_up) => self.ledger.snapshot_over(given_up.top, false),
-            Record::Begin(_) => self.ledger.snapshots_given_up(),
+            Record::Begin(_) => {
+                self.ledger.snapshots_given_up();
+                self.ledger.stopped.term_begins(at);
+            }
             Record::CopyOnWrite(own) => {
                 let place = (own.file, own.index);
                 if self.ledger.by_place.get(&place) != Some(&own.shared) {

@@ -106,10 +106,13 @@ impl ReplicaLedger {
         self.levelled_over.extend(lost.filter(|push| self.applied.contains_key(push)));
         for (push, place) in &first.applied {
             self.begun.remove(push);
-            if !first.gone.contains(push) && !first.levelled_over.contains(push) {
-                self.applied.entry(*push).or_insert(*place);
-                self.levelled_over.remove(push);
-                self.gone.remove(push);
+            let lacks = !self.applied.contains_key(push) || self.gone.contains(push);
+            if first.levelled_over.contains(push) || !(lacks || self.levelled_over.contains(push)) {
+                continue;
+            }
+            self.store(*push, *place);
+            if first.gone.contains(push) {
+                self.gone.insert(*push);
             }
         }
     }

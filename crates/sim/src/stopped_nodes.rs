@@ -5,12 +5,14 @@ use cairn_env_sim::{NodeId, WorldTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Machines whose processes have ended.
+/// Machines whose processes have ended, or are not heard.
 #[derive(Debug, Default)]
 pub(crate) struct StoppedNodes {
     since: BTreeMap<NodeId, WorldTime>,
     /// When a master heard last of each.
     heard: BTreeMap<NodeId, WorldTime>,
+    /// When the last term began: before that its master has heard nobody.
+    term_began: WorldTime,
     /// After how long a server may count as dead.
     pub(crate) dead: Duration,
 }
@@ -31,15 +33,21 @@ impl StoppedNodes {
         self.heard.insert(node, at);
     }
 
+    /// A master takes charge.
+    pub(crate) fn term_begins(&mut self, at: WorldTime) {
+        self.term_began = at;
+    }
+
     pub(crate) fn runs(&self, node: NodeId) -> bool {
         !self.since.contains_key(&node)
     }
 
-    /// Whether a node's process has not run, or was not heard, for as long as a server takes to
-    /// die: for a tenth less, for clocks drift (seed 3229).
+    /// Whether a node's process has not run, or the master in charge has not heard it, for as long
+    /// as a server takes to die (seed 3229).
     pub(crate) fn is_dead(&self, node: NodeId, now: WorldTime) -> bool {
-        let is_long_ago = |since: &WorldTime| since.after(self.dead * 9 / 10) <= now;
+        let is_long_ago = |since: &WorldTime| since.after(self.dead) <= now;
+        let unheard_since = self.heard.get(&node).map(|at| *at.max(&self.term_began));
         self.since.get(&node).is_some_and(is_long_ago)
-            || self.heard.get(&node).is_some_and(is_long_ago)
+            || unheard_since.as_ref().is_some_and(is_long_ago)
     }
 }

@@ -6,6 +6,7 @@ use super::script::DrillScript;
 use crate::checkers::Verdict;
 use crate::operations::ClientOp;
 use bytes::Bytes;
+use cairn_env_sim::NodeId;
 use cairn_protocol::{
     ChunkCounts, Lease, LeasePurpose, LetGoOfLost, ListLost, Recover, Request, Response, Status,
 };
@@ -205,19 +206,14 @@ fn suspects_heal_though_nobody_asks(script: &mut DrillScript) -> Verdict {
 /// sound, and a person can turn the decision round; where it has lost none, they go.
 fn who_alone_has_what_a_power_failure_took_is_kept(script: &mut DrillScript) -> Verdict {
     for round in 0..4 {
-        let file = script.create(&format!("/f{round}"), Content::Bytes)?;
-        script.write_synced(0, file, 0, b"first")?;
-        script.write(0, file, 5, b"second")?;
-        let chunk = script.chunk(file, 0)?;
-        let before = script.holders(chunk);
-        let [suspect, away @ ..] = &before[..] else { return Err("no replica".into()) };
-        away.iter().for_each(|server| script.kill(*server));
-        script.power_loss(*suspect);
-        script.restart(*suspect)?;
-        decide(script, (file, chunk));
+        let LastHolder { file, chunk, suspect, away } =
+            all_but_one_die(script, &format!("/f{round}"))?;
+        script.power_loss(suspect);
+        script.restart(suspect)?;
+        decide(script, (file, chunk))?;
         script.until("the chunk is whole", |script| script.set_size(chunk) == 3)?;
         for server in away {
-            script.restart(*server)?;
+            script.restart(server)?;
         }
         script.pass(Duration::from_secs(20));
         if script.read(1, file, 0, 11)? != b"firstsecond"[..] {
@@ -235,37 +231,52 @@ fn who_alone_has_what_a_power_failure_took_is_kept(script: &mut DrillScript) -> 
 /// Three servers: two die, the third loses power and nothing else, and is decided on. The two come
 /// back sound, and have what it has: they go, and the chunk has three replicas again.
 fn who_has_no_more_than_the_suspect_makes_room(script: &mut DrillScript) -> Verdict {
-    let file = script.create("/f", Content::Bytes)?;
-    script.write_synced(0, file, 0, b"first")?;
-    script.write(0, file, 5, b"second")?;
-    let chunk = script.chunk(file, 0)?;
-    let before = script.holders(chunk);
-    let [suspect, away @ ..] = &before[..] else { return Err("no replica".into()) };
-    away.iter().for_each(|server| script.kill(*server));
-    let (mut image, page) = script.image(*suspect);
+    let LastHolder { file, chunk, suspect, away } = all_but_one_die(script, "/f")?;
+    let (mut image, page) = script.image(suspect);
     image.write_back();
-    script.power_loss_of_all_unsynced(*suspect);
-    script.restart(*suspect)?;
-    script.set_back(*suspect, (image, page))?;
-    decide(script, (file, chunk));
+    script.power_loss_of_all_unsynced(suspect);
+    script.restart(suspect)?;
+    script.set_back(suspect, (image, page))?;
+    decide(script, (file, chunk))?;
     for server in away {
-        script.restart(*server)?;
+        script.restart(server)?;
     }
     await_whole(script)?;
     let given = script.read(1, file, 0, 11)?;
     if given == b"firstsecond"[..] { Ok(()) } else { Err(format!("it gives {given:?}")) }
 }
 
+/// A chunk of which all servers but one are away.
+struct LastHolder {
+    file: EntryId,
+    chunk: ChunkHandle,
+    suspect: NodeId,
+    away: Vec<NodeId>,
+}
+
+/// "first" is on all disks, "second" in memory, and all servers but one that have them die.
+fn all_but_one_die(script: &mut DrillScript, path: &str) -> Result<LastHolder, String> {
+    let file = script.create(path, Content::Bytes)?;
+    script.write_synced(0, file, 0, b"first")?;
+    script.write(0, file, 5, b"second")?;
+    let chunk = script.chunk(file, 0)?;
+    let holders = script.holders(chunk);
+    let (suspect, away) = holders.split_first().ok_or("no replica")?;
+    away.iter().for_each(|server| script.kill(*server));
+    Ok(LastHolder { file, chunk, suspect: *suspect, away: away.to_vec() })
+}
+
 /// Asks for a chunk until its set is decided on: without that, nothing is.
-fn decide(script: &mut DrillScript, (file, chunk): (EntryId, ChunkHandle)) {
+fn decide(script: &mut DrillScript, (file, chunk): (EntryId, ChunkHandle)) -> Verdict {
     let level = script.version(chunk);
     for _ in 0..200 {
         drop(level_now(script, file));
         script.pass(Duration::from_millis(500));
         if script.version(chunk) > level {
-            break;
+            return Ok(());
         }
     }
+    Err("nothing is decided".to_owned())
 }
 
 /// Has a chunk go on with what is kept of it for a person.
