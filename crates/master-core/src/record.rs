@@ -44,6 +44,9 @@ pub const RANGE_LEVEL: u32 = 3;
 pub(crate) const CURSORS_KEPT_LEVEL: u32 = 3;
 /// From this level on the log knows what streams have lost (R41).
 pub(crate) const LOST_LEVEL: u32 = 4;
+/// From this level on a chunk that a producer writes is sealed also where a file lets go of it that
+/// is not the last to have it (R42).
+pub(crate) const HEIR_LEVEL: u32 = 4;
 /// From this level on a chunk that a file leaves to others has the replicas that these ask for.
 pub(crate) const SHARED_GOAL_LEVEL: u32 = 3;
 

@@ -266,6 +266,12 @@ fn explain_missing(view: &View<'_>, chunk: &ChunkRecord, handle: ChunkHandle) ->
 /// Who may write a chunk.
 fn state_of(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> String {
     match view.state.streams().open_chunk(handle) {
+        Some(row) if row.producer.is_none() => {
+            format!(
+                "of a stream that let go of it, to be sealed: {} bytes are committed",
+                row.length
+            )
+        }
         Some(row) => format!(
             "written by producer {} of a stream, {} bytes are committed",
             row.producer.short(),

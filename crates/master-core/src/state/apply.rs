@@ -11,8 +11,8 @@ use super::purged::DecidedSet;
 use super::{Remembered, State};
 use crate::applied::{Applied, Changed, ChunkAbandoned, RangeReplaced};
 use crate::record::{
-    ATTRIBUTES_LEVEL, Begin, CURSORS_KEPT_LEVEL, EXCLUSIVE_LEVEL, FoundCell, LOST_LEVEL,
-    QUOTA_LEVEL, RANGE_LEVEL, Record, SHARED_GOAL_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL,
+    ATTRIBUTES_LEVEL, Begin, CURSORS_KEPT_LEVEL, EXCLUSIVE_LEVEL, FoundCell, HEIR_LEVEL,
+    LOST_LEVEL, QUOTA_LEVEL, RANGE_LEVEL, Record, SHARED_GOAL_LEVEL, SNAPSHOT_LEVEL, STREAM_LEVEL,
     SetCellSettings,
 };
 use cairn_protocol::{ErrorCode, Failure};
@@ -201,6 +201,7 @@ fn purges(state: &mut State) -> Purges<'_> {
         history: &mut state.history,
         log_time: state.log_time,
         lowers_goals: state.level >= SHARED_GOAL_LEVEL,
+        has_heirs: state.level >= HEIR_LEVEL,
     }
 }
 
@@ -295,7 +296,10 @@ fn let_go(
     for index in unnamed {
         // None where its page cannot be read, which was noted.
         let Some(handle) = state.chunk_at(file, index) else { continue };
-        stream_changes(state).stop_writing(handle, time);
+        let writer = state.streams.open_chunk(handle).map(|row| row.file);
+        if writer == Some(file) || state.level < HEIR_LEVEL {
+            stream_changes(state).stop_writing(handle, time);
+        }
         purges(state).take_abandoned((file, index), handle);
         if !state.chunks.contains(handle) {
             gone.push(handle);

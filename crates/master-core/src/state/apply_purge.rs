@@ -9,6 +9,9 @@
 //! - PU2: each chunk that goes is remembered as gone (`purged.rs`).
 //! - PU3: a chunk goes with the last of its files; until then it has as many replicas as those ask
 //!   for that are left (`shared_chunks.rs`).
+//! - PU4: a chunk that is being written and whose stream lets go of it goes on to who has it, too:
+//!   nobody writes it any more, and it is sealed there (R42). Where another file lets go of it, its
+//!   producer notices nothing.
 
 use super::chunk_table::ChunkTable;
 use super::entry_record::EntryRecord;
@@ -18,11 +21,11 @@ use super::names::{HIDDEN_ROOT, NameTree};
 use super::policies::PolicyTable;
 use super::purged::PurgedChunks;
 use super::shared_chunks::{Left, SharedChunks};
-use super::streams::StreamTables;
+use super::streams::{OpenStreamChunkRow, StreamTables};
 use crate::applied::{Applied, Changed, EntryHidden, EntryPurged};
 use crate::record::{Expedite, LetGo, Purge};
 use cairn_protocol::{ErrorCode, Failure};
-use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, Layout};
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, Layout, ProducerId};
 use std::time::Duration;
 
 /// Names and chunks that one record may take away: a few milliseconds.
@@ -40,6 +43,8 @@ pub(super) struct Purges<'a> {
     pub(super) log_time: Duration,
     /// What is left to other files has the goal that these ask for.
     pub(super) lowers_goals: bool,
+    /// What is being written goes on to other files (PU4).
+    pub(super) has_heirs: bool,
 }
 
 /// A slice that is being taken.
@@ -55,6 +60,7 @@ struct PurgedSlice<'a> {
     left: usize,
     gone: Vec<ChunkHandle>,
     lowers_goals: bool,
+    has_heirs: bool,
     /// Those that others have, and that are to have fewer replicas now.
     lowered: Vec<ChunkHandle>,
     names_gone: u64,
@@ -116,6 +122,7 @@ impl Purges<'_> {
             left,
             gone: Vec::new(),
             lowers_goals: self.lowers_goals,
+            has_heirs: self.has_heirs,
             lowered: Vec::new(),
             names_gone: 0,
         }
@@ -201,9 +208,14 @@ impl PurgedSlice<'_> {
 
     fn take_chunk(&mut self, file: EntryId, index: ChunkIndex, handle: ChunkHandle) {
         self.left -= 1;
-        self.streams.end_open(handle);
         // PU3
-        if self.shared.let_go(self.chunks, handle, (file, index)) == Left::ToOthers {
+        let left = self.shared.let_go(self.chunks, handle, (file, index));
+        if left == Left::ToOthers && self.has_heirs {
+            self.leave_open(handle, file);
+        } else {
+            self.streams.end_open(handle);
+        }
+        if left == Left::ToOthers {
             if self.lowers_goals && self.shared.lower_goal((self.names, self.chunks), handle) {
                 self.lowered.push(handle);
             }
@@ -215,6 +227,17 @@ impl PurgedSlice<'_> {
             self.purged.insert(handle);
         }
         self.gone.push(handle);
+    }
+
+    /// A chunk that others have, too, is let go of by a file, whose producer may write it (PU4).
+    fn leave_open(&mut self, handle: ChunkHandle, file: EntryId) {
+        let written = self.streams.open_chunk(handle).filter(|row| row.file == file);
+        // Nothing is known of what is damaged, which was noted.
+        let (Some(row), Some(chunk)) = (written, self.chunks.get(handle)) else { return };
+        assert!(chunk.file != file, "it is another file's now (PU3)");
+        let nobody = ProducerId::default();
+        let row = OpenStreamChunkRow { file: chunk.file, producer: nobody, ..row };
+        self.streams.set_open(handle, &row);
     }
 }
 

@@ -319,10 +319,10 @@ impl StreamChanges<'_> {
         left.into_iter().filter(|(_, left)| *left == 0).map(|(index, _)| index).collect()
     }
 
-    /// Nobody writes a chunk any more.
+    /// The producer of a chunk writes it no more, which its file lets go of next.
     pub(super) fn stop_writing(&mut self, handle: ChunkHandle, time: WallTime) {
         if let Some(row) = self.streams.open_chunk(handle) {
-            self.end_open(handle, &row, time);
+            self.take_from_producer(handle, &row, time);
         }
     }
 
@@ -374,10 +374,11 @@ impl StreamChanges<'_> {
         if let Some(held) = record.held {
             self.chunks.lost_mut().set(handle, (held, row.length));
         }
-        self.end_open(handle, &row, record.time);
+        self.streams.end_open(handle);
+        self.take_from_producer(handle, &row, record.time);
         if self.settles && row.length > 0 {
-            // Some of it may have been replaced already (R46).
-            let is_whole = self.streams.replaced(row.file).get() == 0;
+            // Some of it may have been replaced already (R46), or its heir never had all (PU4).
+            let is_whole = self.streams.replaced(row.file).get() == 0 && !row.producer.is_none();
             let left = match is_whole {
                 true => row.length,
                 false => self.streams.bytes_of(row.file, &[chunk.index].into())[&chunk.index],
@@ -418,12 +419,16 @@ impl StreamChanges<'_> {
             let line = format!("chunk {}: some of it is committed", handle.short());
             return Err(Failure::refused(ErrorCode::Invalid, line));
         }
-        self.end_open(handle, &row, record.time);
+        self.take_from_producer(handle, &row, record.time);
         Ok((row.file, chunk.index))
     }
 
-    fn end_open(&mut self, handle: ChunkHandle, row: &OpenStreamChunkRow, time: WallTime) {
-        self.streams.end_open(handle);
+    fn take_from_producer(
+        &mut self,
+        handle: ChunkHandle,
+        row: &OpenStreamChunkRow,
+        time: WallTime,
+    ) {
         let (file, id) = (row.file, row.producer);
         if let Some(mut producer) = self.streams.producer(file, id) {
             producer.chunks.retain(|it| *it != handle);

@@ -5,8 +5,8 @@ use super::{Extent, HIDDEN_ROOT, ROOT, State};
 use crate::applied::Applied;
 use crate::reads;
 use crate::record::{
-    AddFile, CopiedEntry, CopyEntries, HideEntry, LOST_LEVEL, Purge, RaiseLevel, Record,
-    SetVersion, SnapshotTree,
+    AddFile, CopiedEntry, CopyEntries, HEIR_LEVEL, HideEntry, LOST_LEVEL, Purge, RaiseLevel,
+    Record, SetVersion, SnapshotTree,
 };
 use crate::stream_records::{
     AbandonChunk, AllocateChunk, CloseProducerRecord, CommitBundlesRecord, CommittedBundle,
@@ -160,6 +160,51 @@ impl World {
         self.apply(SealChunk { time, handle, version, set_size: 3, serial, ..SealChunk::default() })
     }
 
+    /// A snapshot of the stream, and how many slices it took beside the last.
+    fn copy(&mut self, name: &str) -> (EntryId, usize) {
+        let top = EntryId::of(TERM, self.fresh());
+        let count = self.state.entry(FILE).expect("it is there").chunk_count;
+        let copied = CopiedEntry {
+            source: FILE,
+            id: top,
+            parent: HIDDEN_ROOT,
+            name: name.to_owned(),
+            count,
+            ..CopiedEntry::default()
+        };
+        self.apply(CopyEntries { top, entries: vec![copied], ..CopyEntries::default() });
+        let mut slice =
+            CopyStream { top, source: FILE, id: top, count: 4, ..CopyStream::default() };
+        let slices = (1..)
+            .take_while(|_| match self.apply(slice.clone()) {
+                Applied::StreamCopied(it) => {
+                    (slice.from, slice.after) = (it.from, it.after);
+                    !it.whole
+                }
+                other => panic!("{other:?}"),
+            })
+            .count();
+        let (mutation, to_name) = (self.mutation(), name.to_owned());
+        let last = SnapshotTree {
+            mutation,
+            top,
+            entries: 1,
+            to_parent: ROOT,
+            to_name,
+            ..Default::default()
+        };
+        assert!(matches!(self.apply(last), Applied::SnapshotMade(_)));
+        (top, slices)
+    }
+
+    /// A file is deleted, and goes at once.
+    fn purge(&mut self, entry: EntryId, name: &str) {
+        let (mutation, name) = (self.mutation(), name.to_owned());
+        self.apply(HideEntry { mutation, entry, parent: ROOT, name, ..Default::default() });
+        self.apply(Purge { entry, count: 4096, ..Purge::default() });
+        assert!(self.state.entry(entry).is_none());
+    }
+
     /// The extents tile the file (OE1), and each is in a chunk that is there.
     fn check(&self) {
         let entry = self.state.entry(FILE).expect("it is there");
@@ -179,6 +224,14 @@ impl World {
         for (handle, row) in self.state.streams().open_after(ChunkHandle::default()) {
             let chunk = self.state.chunk(handle).expect("OE2");
             assert!(!chunk.closed && chunk.file == row.file);
+        }
+        for index in (0..entry.chunk_count).map(ChunkIndex::new) {
+            let Some(handle) = self.state.chunk_at(FILE, index) else { continue };
+            let chunk = self.state.chunk(handle).expect("its record is there");
+            assert!(
+                chunk.closed || self.state.streams().open_chunk(handle).is_some(),
+                "what is not closed is to be sealed some day (R42, PU4)"
+            );
         }
     }
 }
@@ -436,31 +489,8 @@ fn a_snapshot_of_a_stream_has_its_bytes_and_its_producers_and_goes_its_own_way()
         }
     }
     let before: Vec<Extent> = world.state.streams().extents_from(FILE, 0).collect();
-    let top = EntryId::of(TERM, world.fresh());
-    let copied = CopiedEntry {
-        source: FILE,
-        id: top,
-        parent: HIDDEN_ROOT,
-        name: "t".to_owned(),
-        count: 6,
-        ..CopiedEntry::default()
-    };
-    world.apply(CopyEntries { top, entries: vec![copied], ..CopyEntries::default() });
-    let mut slice = CopyStream { top, source: FILE, id: top, count: 4, ..CopyStream::default() };
-    let slices = (1..)
-        .take_while(|_| match world.apply(slice.clone()) {
-            Applied::StreamCopied(it) => {
-                (slice.from, slice.after) = (it.from, it.after);
-                !it.whole
-            }
-            other => panic!("{other:?}"),
-        })
-        .count();
+    let (top, slices) = world.copy("t");
     assert_eq!(slices, 2, "nine rows, four at a time, and the last finds none");
-    let (mutation, to_name) = (world.mutation(), "t".to_owned());
-    let last =
-        SnapshotTree { mutation, top, entries: 1, to_parent: ROOT, to_name, ..Default::default() };
-    assert!(matches!(world.apply(last), Applied::SnapshotMade(_)));
     let streams = world.state.streams();
     assert_eq!(streams.extents_from(top, 0).collect::<Vec<_>>(), before);
     let names: Vec<(String, ProducerId)> = streams.producers_after(top, "").collect();
@@ -481,16 +511,80 @@ fn a_snapshot_of_a_stream_has_its_bytes_and_its_producers_and_goes_its_own_way()
     let all = SharedSum { shared: 60, next: None };
     assert_eq!(counted.files, [all, all]);
     // The source goes, and what the copy has stays.
-    let (mutation, name) = (world.mutation(), "s".to_owned());
-    world.apply(HideEntry { mutation, entry: FILE, parent: ROOT, name, ..Default::default() });
-    world.apply(Purge { entry: FILE, count: 4096, ..Purge::default() });
-    assert!(world.state.entry(FILE).is_none());
+    world.purge(FILE, "s");
     let streams = world.state.streams();
     for extent in streams.extents_from(top, 0) {
         let handle = world.state.chunk_at(top, extent.index).expect("its own");
         assert!(world.state.chunk(handle).is_some());
     }
     assert_eq!(streams.extents_from(top, 0).collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn a_copy_that_goes_leaves_what_its_source_writes_to_its_producer() {
+    let mut world = World::new();
+    world.apply(RaiseLevel { level: HEIR_LEVEL, ..RaiseLevel::default() });
+    let by = world.open("a");
+    let chunk = world.allocate(by).expect("made");
+    let bundle = world.fitting(by.0, chunk, (1, 10));
+    world.commit(by, vec![bundle]).expect("committed");
+    let before = world.state.streams().open_chunk(chunk);
+    let (copy, _) = world.copy("t");
+    world.purge(copy, "t");
+    assert_eq!(world.state.streams().open_chunk(chunk), before);
+    world.check();
+    let bundle = world.fitting(by.0, chunk, (1, 20));
+    let committed = world.commit(by, vec![bundle]).expect("committed");
+    assert_eq!(committed.0, [(CommitOutcome::Committed, 10)]);
+    assert!(matches!(world.seal(chunk, 2), Applied::Changed(_)));
+    world.check();
+}
+
+#[test]
+fn what_a_stream_wrote_that_goes_is_sealed_for_its_copy() {
+    let mut world = World::new();
+    world.apply(RaiseLevel { level: HEIR_LEVEL, ..RaiseLevel::default() });
+    let by = world.open("a");
+    let (written, empty) = (world.allocate(by).expect("made"), world.allocate(by).expect("made"));
+    let bundle = world.fitting(by.0, written, (1, 10));
+    world.commit(by, vec![bundle]).expect("committed");
+    let (copy, _) = world.copy("t");
+    // Of this the copy has nothing.
+    let bundle = world.fitting(by.0, written, (1, 20));
+    world.commit(by, vec![bundle]).expect("committed");
+    world.purge(FILE, "s");
+    for handle in [written, empty] {
+        let row = world.state.streams().open_chunk(handle).expect("to be sealed, or abandoned");
+        assert!(row.file == copy && row.producer.is_none(), "nobody writes it");
+    }
+    assert!(matches!(world.seal(written, 2), Applied::Changed(_)));
+    assert!(world.state.chunk(written).expect("the copy's").closed);
+    let settled = world.state.streams().settled();
+    let place = world.state.chunk(written).expect("the copy's").index;
+    assert!(settled.is_pending(copy) && settled.left(copy, place) == Some(10));
+    let abandon = AbandonChunk { handle: empty, ..AbandonChunk::default() };
+    assert!(matches!(world.apply(abandon), Applied::ChunkAbandoned(_)));
+    assert!(world.state.chunk(empty).is_none() && world.extents(copy) == [(0, 10)]);
+    assert_eq!(world.state.streams().open_after(ChunkHandle::default()).count(), 0);
+}
+
+#[test]
+fn an_empty_chunk_that_its_producer_left_leaves_a_copy_next() {
+    let mut world = World::new();
+    world.apply(RaiseLevel { level: HEIR_LEVEL, ..RaiseLevel::default() });
+    let by = world.open("a");
+    let chunk = world.allocate(by).expect("made");
+    let (copy, _) = world.copy("t");
+    let abandon = AbandonChunk { handle: chunk, ..AbandonChunk::default() };
+    assert!(matches!(world.apply(abandon.clone()), Applied::Changed(_)));
+    assert_eq!(world.state.chunk_at(FILE, ChunkIndex::new(0)), None);
+    assert_eq!(world.state.streams().producer(FILE, by.0).expect("there").chunks, []);
+    let late = world.fitting(by.0, chunk, (1, 10));
+    let late = world.commit(by, vec![late]).expect("answered");
+    assert_eq!(late.0, [(CommitOutcome::ChunkLost, 0)]);
+    assert!(matches!(world.apply(abandon), Applied::ChunkAbandoned(_)));
+    assert_eq!(world.state.chunk_at(copy, ChunkIndex::new(0)), None);
+    assert!(world.state.chunk(chunk).is_none());
 }
 
 /// A history by chance; what it had acknowledged by producer.
@@ -522,6 +616,10 @@ fn live_through(seed: u64) -> World {
             (8, _) if !chunks.is_empty() => {
                 let handle = *random.pick(&chunks).expect("one");
                 world.change_lost(&mut random, handle);
+            }
+            (9, _) if level >= HEIR_LEVEL && random.chance(300) => {
+                let (copy, _) = world.copy("t");
+                world.purge(copy, "t");
             }
             (5, _) if !chunks.is_empty() => {
                 let handle = *random.pick(&chunks).expect("one");
