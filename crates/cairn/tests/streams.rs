@@ -13,7 +13,10 @@ use cell::{
     run,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A cell with a stream at `/s`.
@@ -52,6 +55,79 @@ fn lines_of(producer: &str, count: u64) -> Vec<String> {
 
 fn text_of(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// What stands between a command and its master, and may keep what the master answers.
+struct Relay {
+    address: String,
+    keeps: Arc<AtomicBool>,
+}
+
+impl Relay {
+    fn before(master: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        let address = listener.local_addr().expect("has one").to_string();
+        let (keeps, master) = (Arc::new(AtomicBool::new(false)), master.to_owned());
+        let keeping = Arc::clone(&keeps);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                let Ok(up) = TcpStream::connect(&master) else { continue };
+                let both = |from: &TcpStream, to: &TcpStream| {
+                    (from.try_clone().expect("clones"), to.try_clone().expect("clones"))
+                };
+                let (mut from, mut to) = both(&client, &up);
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let ((mut from, mut to), keeping) = (both(&up, &client), Arc::clone(&keeping));
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 65536];
+                    while let Ok(size @ 1..) = from.read(&mut bytes) {
+                        if !keeping.load(Ordering::SeqCst) && to.write_all(&bytes[..size]).is_err()
+                        {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, keeps }
+    }
+}
+
+#[test]
+fn an_append_whose_answer_is_lost_says_that_it_may_be_in_the_stream() {
+    let cell = cell_with_stream(3);
+    let relay = Relay::before(cell.address());
+    let mut command = cell.command(["--deadline", "3", "append", "--producer", "a", "/s"]);
+    command.env("CAIRN_CELL", &relay.address);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = KilledOnDrop(command.spawn().expect("starts"));
+    feed(&mut child.0, b"1\n2\n3\n");
+    await_until("three are committed", || committed(&cell, "a") == 3);
+    relay.keeps.store(true, Ordering::SeqCst);
+    feed(&mut child.0, b"4\n");
+    drop(child.0.stdin.take());
+    let status = child.0.wait().expect("ends");
+    let mut said = String::new();
+    child.0.stderr.take().expect("piped").read_to_string(&mut said).expect("reads");
+    assert_eq!(status.code(), Some(11), "{said}");
+    assert_eq!(committed(&cell, "a"), 4, "it was: {said}");
+}
+
+#[test]
+fn a_cursor_or_a_name_that_no_stream_takes_is_refused_before_anything_is_done() {
+    let cell = cell_with_stream(1);
+    let (long_cursor, long_name) = ("c".repeat(1025), "n".repeat(256));
+    for (name, cursor) in [("p", long_cursor.as_str()), (long_name.as_str(), "c"), ("", "c")] {
+        for at in ["/s", "/new"] {
+            let command = cell.command(["append", "--producer", name, "--cursor", cursor, at]);
+            let done = run(command, b"1\n2\n");
+            assert_eq!(done.code(), 2, "{}", done.stderr);
+            assert!(done.stderr.lines().count() == 1, "{}", done.stderr);
+        }
+    }
+    assert_eq!(cell.ok(["ls", "/"]).lines().count(), 1, "nothing was made");
+    assert_eq!(cell.ok(["cat", "/s"]), "", "nothing was appended");
 }
 
 /// `append` whose stdin the test feeds.

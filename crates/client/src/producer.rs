@@ -123,7 +123,8 @@ struct ProducerState {
     rate: BundleRate,
     committed: u64,
     cursor: Option<Cursor>,
-    failed: Option<Error>,
+    /// The first failure: unknown, where that is the outcome of any record, and refused otherwise.
+    failed: Option<Failure>,
     /// An alarm is set for what is gathered.
     lingers: bool,
 }
@@ -194,8 +195,9 @@ impl SharedProducer {
         cost: usize,
     ) -> Result<PendingAppend, Error> {
         let mut state = self.state();
-        if let Some(error) = &state.failed {
-            return Err(error.clone());
+        if let Some(failure) = &state.failed {
+            // This record, whatever became of those before it.
+            return Err(Failure { outcome: Outcome::Refused, ..failure.clone() }.into());
         }
         if state.gathered.cursor.is_some() && cursor.is_none() {
             self.send(&mut state);
@@ -299,8 +301,11 @@ impl SharedProducer {
         state.under_way -= 1;
         let mut unsent = Gathered::default();
         if let Err(failure) = &result {
-            let refused = Failure { outcome: Outcome::Refused, ..failure.clone() };
-            state.failed.get_or_insert(refused.into());
+            let refused = || Failure { outcome: Outcome::Refused, ..failure.clone() };
+            let failed = state.failed.get_or_insert_with(refused);
+            if failure.outcome == Outcome::Unknown {
+                failed.outcome = Outcome::Unknown;
+            }
             unsent = std::mem::take(&mut state.gathered);
         } else {
             let number = first + bundle.count - 1;
@@ -422,7 +427,8 @@ impl Producer {
     /// Waits until all that was taken so far is committed.
     ///
     /// # Errors
-    /// What has failed; each record's own append tells what became of it.
+    /// What has failed first; `Unknown` where that is the outcome of any record. Each record's own
+    /// append tells what became of it.
     pub async fn flush(&self) -> Result<(), Error> {
         let target = {
             let mut state = self.shared.state();
@@ -436,8 +442,9 @@ impl Producer {
                 if state.committed >= target {
                     return Ok(());
                 }
-                if let Some(error) = &state.failed {
-                    return Err(error.clone());
+                // Of those on their way each may tell of something worse.
+                if let Some(failure) = state.failed.as_ref().filter(|_| state.under_way == 0) {
+                    return Err(failure.clone().into());
                 }
             }
             if self.shared.stopped.load(Ordering::Relaxed) {

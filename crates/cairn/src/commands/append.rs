@@ -100,6 +100,7 @@ pub(crate) async fn run(
     // What is refused makes no file.
     check_size(cut, size_max, Layout::Chunks).map_err(|cause| CliError::new(doing(), cause))?;
     let producer = append.producer.as_deref();
+    append.stream.check_sizes(producer, &to)?;
     let layout = append.stream.want_stream().then_some(Layout::Stream);
     // What is refused makes no file; what is there is opened, whatever its layout is.
     if layout.is_some() {

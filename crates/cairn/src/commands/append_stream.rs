@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::session::RemotePath;
 use bytes::Bytes;
 use cairn_client::{Error, Producer, ProducerOptions};
-use cairn_protocol::ErrorCode;
+use cairn_protocol::{CURSOR_SIZE_MAX, ErrorCode, PRODUCER_NAME_SIZE_MAX};
 use clap::Args;
 use serde_json::json;
 
@@ -53,6 +53,31 @@ impl StreamFlags {
     /// Whether what is asked for only a stream can do.
     pub(super) fn want_stream(&self) -> bool {
         self.resume_lines || self.cursor.is_some()
+    }
+
+    /// Refuses what no file takes, before any is made or opened.
+    ///
+    /// # Errors
+    /// A name or a cursor of another size than they may have.
+    pub(super) fn check_sizes(
+        &self,
+        producer: Option<&str>,
+        to: &RemotePath,
+    ) -> Result<(), CliError> {
+        let doing = || format!("appending to {to}");
+        let fits = |name: &str| (1..=PRODUCER_NAME_SIZE_MAX).contains(&name.len());
+        if let Some(name) = producer.filter(|name| !fits(name)) {
+            let why = format!("a producer's name of {} bytes", name.len());
+            let advice = format!("--producer NAME: of 1 to {PRODUCER_NAME_SIZE_MAX} bytes");
+            return Err(CliError::usage(doing(), &why, &advice));
+        }
+        let size = self.cursor.as_ref().map_or(0, String::len);
+        if size > CURSOR_SIZE_MAX {
+            let why = format!("a cursor of {size} bytes");
+            let advice = format!("--cursor TEXT: of {CURSOR_SIZE_MAX} bytes at most");
+            return Err(CliError::usage(doing(), &why, &advice));
+        }
+        Ok(())
     }
 
     /// Refuses what cannot be.
@@ -117,7 +142,8 @@ pub(super) async fn run(
     let done = append_all(flags, &producer, &mut pieces, &mut lines, &doing).await;
     // What was taken before a failure counts all the same.
     let flushed = producer.flush().await.doing(doing);
-    done.and(flushed)?;
+    // Where both fail, the flush knows what became of all that was taken.
+    flushed.and(done)?;
     let (number, _) = producer.committed();
     producer.close().await.doing(doing)?;
     let Lines { skipped, appended, waiting, .. } = lines;

@@ -474,6 +474,25 @@ fn what_a_repeated_commit_is_told_of_its_chunk_says_nothing_of_the_try_before() 
 }
 
 #[test]
+fn a_commit_that_is_refused_when_it_is_repeated_may_be_in_the_stream() {
+    for repeated in [false, true] {
+        let (mut client, producer) = producer();
+        let done = client.start(bundle(producer, 11, 1, 10));
+        allocate(&mut client, &[1]);
+        store(&mut client);
+        let (_, mut call) = committing(&mut client);
+        if repeated {
+            client.tell(&call, Err(Failure::unknown(ErrorCode::Unreachable, "reset")));
+            client.find("m2:1", 1);
+            (_, call) = committing(&mut client);
+        }
+        client.tell(&call, Err(Failure::refused(ErrorCode::NotFound, "deleted")));
+        let outcome = if repeated { Outcome::Unknown } else { Outcome::Refused };
+        assert_eq!(failure(&done), (ErrorCode::NotFound, outcome));
+    }
+}
+
+#[test]
 fn a_server_that_lost_the_data_gets_the_same_again_under_the_name_it_had() {
     let (mut client, producer) = producer();
     let done = client.start(bundle(producer, 11, 1, 10));

@@ -377,9 +377,12 @@ impl MasterCall {
     }
 
     /// What a final failure says of the change. A refusal that the log remembers is the answer to
-    /// all tries; that this one was not done says nothing of an earlier one.
+    /// all tries; that this one was not done says nothing of an earlier one. Of a commit the log
+    /// remembers no refusal: where the stream has gone meanwhile, or its quota is full, the earlier
+    /// try may have come before that.
     fn outcome_of(&self, failure: &Failure) -> Outcome {
-        let forgotten = failure.code == ErrorCode::TooOld;
+        let forgotten =
+            failure.code == ErrorCode::TooOld || matches!(self.request, Request::CommitBundles(_));
         let of_this_try = forgotten || failure.outcome == Outcome::NotDone;
         let maybe = self.unknown && self.is_mutation();
         if maybe && of_this_try { Outcome::Unknown } else { failure.outcome }
