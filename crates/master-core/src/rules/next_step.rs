@@ -129,6 +129,11 @@ fn with_chunk(
     if view.underway.is_taken(place, handle) {
         return NextStep::wait("the chunk is being closed");
     }
+    // R41: no set of it goes into the log but by a seal, which asks what is committed.
+    if view.state.streams().open_chunk(handle).is_some() && !broken(Rule::R41) {
+        let want = None;
+        return NextStep::Wait { why: "a producer writes it: it is sealed first".to_owned(), want };
+    }
     let lease = view.leases.possible(handle, view.now.time);
     if appends && lease.is_some_and(|lease| lease.status == LeaseStatus::Doubted) {
         return NextStep::GoOnInNext;

@@ -6,6 +6,10 @@
 //! it is found damaged then, those that it did not come to have no less.
 //!
 //! - SB1: of closed replicas only: what an open one told of its length is old.
+//! - SB2: of a sealed chunk each sound replica of the logged version has all that is committed.
+//!   What one has beyond the others was stored and never committed, and nobody is behind it for
+//!   that, nor does a person have to decide about it. Where the log knows of a loss (R41), or a set
+//!   stands above the log, how far each has gone counts.
 
 use super::members::current;
 use crate::fleet::KnownReplica;
@@ -29,8 +33,12 @@ pub(crate) fn current_by_bytes(
     let furthest = replicas.iter().map(|(_, replica)| *replica).max_by_key(|it| it.serial);
     // SB1
     let Some(furthest) = furthest.filter(|it| it.closed && is_streams()) else { return replicas };
+    let is_whole = chunk.closed && view.state.lost().get(handle).is_none();
+    // SB2
+    let has_all =
+        |replica: &KnownReplica| is_whole && replica.is_sound() && replica.version == chunk.version;
     for (_, replica) in &mut replicas {
-        if replica.closed && replica.length >= furthest.length {
+        if replica.closed && (replica.length >= furthest.length || has_all(replica)) {
             replica.serial = furthest.serial;
         }
     }

@@ -106,7 +106,11 @@ fn check_holders(view: &View<'_>, bundle: &Bundle) -> Result<(), NotHeld> {
         .filter(|holder| is_believed(view, (handle, &chunk), holder))
         .map(|holder| holder.server)
         .collect();
-    let needed = view.state.entry(chunk.file).map_or(1, |it| replicas_needed(&it, chunk.set_size));
+    let Some(stream) = view.state.entry(chunk.file) else {
+        let line = format!("chunk {}: its file's record cannot be read", handle.short());
+        return Err(NotHeld::Untold(Failure::not_done(ErrorCode::Busy, line)));
+    };
+    let needed = replicas_needed(&stream, chunk.set_size);
     let needed = needed as usize;
     assert!(needed > 0, "a bundle that nobody holds is not committed");
     if believed.len() >= needed {

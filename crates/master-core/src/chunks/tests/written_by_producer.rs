@@ -1,16 +1,16 @@
 //! A chunk that a producer writes, of which replicas have lost some, or were never sent it (R41).
 
-use super::super::test_world::{chunk_of, written_by};
+use super::super::test_world::{STREAM, chunk_of, lease, written_by};
 use super::{World, server};
 use crate::fleet::PersonsWord;
-use crate::record::Record;
+use crate::record::{LOST_LEVEL, RaiseLevel, Record};
 use crate::rules::chosen_replica::recover;
 use crate::rules::condition::condition;
 use crate::rules::decided_set::{SetDecision, decide};
 use crate::rules::{lost_bytes, reading};
 use crate::scheduler::WrittenChunks;
 use crate::stream_records::SealChunk;
-use cairn_protocol::{Recover, ReplicaReport};
+use cairn_protocol::{Lease, LeasePurpose, Recover, ReplicaReport};
 use cairn_types::{ChunkHandle, ChunkVersion, SerialNumber, ServerId, Term};
 
 const SIZE: u64 = 10;
@@ -74,6 +74,22 @@ fn a_sound_replica_that_lacks_what_is_committed_comes_after_suspect_ones_that_ha
         (2, Some(SerialNumber::new(3))),
         "nothing is lost"
     );
+}
+
+#[test]
+fn whoever_wants_its_replicas_levelled_waits_for_the_seal() {
+    let mut world = World::new(3);
+    stream(&mut world, 3);
+    let mut world = world.restarted(2);
+    // The one that has the last bundle is away: the others would be a set without it.
+    for (at, serial) in [(1, 2), (2, 2), (3, 3)] {
+        world.join(at, vec![told(serial, (false, false))], vec![]);
+    }
+    world.pass(600_000, &[1, 2]);
+    world.request(5, Lease { file: STREAM, ..lease(LeasePurpose::Level, 0) });
+    world.pass(60_000, &[1, 2]);
+    assert!(world.raises().is_empty() && world.commit().is_empty(), "R41");
+    assert_eq!(world.reply(5).and_then(Result::ok), None);
 }
 
 #[test]
@@ -183,6 +199,46 @@ fn who_began_a_life_and_is_found_damaged_has_no_more_than_those_as_long_as_it() 
     assert_eq!(all_have(life(3 * SIZE + 1)), for_person, "what is longer may hold more");
     let open = ReplicaReport { closed: false, ..life(3 * SIZE) };
     assert_eq!(all_have(open), for_person, "SB1: it may be told late");
+}
+
+#[test]
+fn what_one_of_a_sealed_set_has_beyond_what_is_committed_puts_nobody_behind() {
+    let sealed_by = |serials: [u64; 3], held: Option<u64>| {
+        let mut world = World::new(3);
+        stream(&mut world, 3);
+        world.apply(RaiseLevel { level: LOST_LEVEL, ..RaiseLevel::default() });
+        let (handle, version) = (handle(), ChunkVersion::of(Term::new(1), 90));
+        let serial = held.is_none().then_some(SerialNumber::new(3));
+        world.apply(SealChunk {
+            handle,
+            version,
+            set_size: 3,
+            serial,
+            held,
+            ..SealChunk::default()
+        });
+        let mut world = world.restarted(2);
+        for (at, serial) in (1..).zip(serials) {
+            let report = ReplicaReport { version, ..told(serial, (true, false)) };
+            world.join(at, vec![report], vec![]);
+        }
+        world.pass(60_000, &[1, 2, 3]);
+        world
+    };
+    // The first was sent a bundle that the others were not, and the producer left the chunk.
+    let mut world = sealed_by([4, 3, 3], None);
+    let named = |world: &World| {
+        let view = world.chunks.view(world.moment(), &world.state);
+        reading::locations(&view, handle()).replicas.len()
+    };
+    assert_eq!(named(&world), 3, "SB2: each has what is committed");
+    // It rots, and another dies: the third is whole, and nobody has to be asked.
+    world.with(|chunks, _| chunks.fleet.mark_damaged(handle(), server(1)));
+    world.pass(600_000, &[1, 2]);
+    assert_eq!(decided(&world), SetDecision::Set(vec![server(2)]));
+    // Where the log knows of a loss, who has more has more of what was committed.
+    let world = sealed_by([3, 2, 2], Some(2 * SIZE));
+    assert_eq!(named(&world), 1);
 }
 
 #[test]
