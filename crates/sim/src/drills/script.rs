@@ -487,6 +487,11 @@ impl DrillScript {
         chunk.and_then(ChunkLedger::version).map_or(0, |(_, size)| size)
     }
 
+    /// Whether the log says that a chunk is closed.
+    pub(super) fn is_closed(&self, handle: ChunkHandle) -> bool {
+        self.sim.observer.borrow().ledger.chunks.get(&handle).is_some_and(|chunk| chunk.closed)
+    }
+
     /// How often the observer has seen this.
     pub(super) fn reached(&self, what: &str) -> u64 {
         self.sim.observer.borrow().reached.get(what).copied().unwrap_or_default()

@@ -2,6 +2,7 @@
 
 use super::drill::Drill;
 use super::script::DrillScript;
+use super::streams::{committed, open, reads, send, stream};
 use crate::checkers::Verdict;
 use crate::operations::{ClientOp, OpOutput, path};
 use cairn_protocol::{ErrorCode, Request};
@@ -45,6 +46,12 @@ pub(super) const DRILLS: &[Drill] = &[
         "a write that only its primary has is done again after a snapshot",
         3,
         a_write_that_one_replica_has_is_done_again,
+    ),
+    Drill::of_rule(
+        Rule::R42,
+        "a copy of a stream is purged while its producer writes, and then a server dies",
+        4,
+        a_copy_of_a_stream_is_purged_while_its_producer_writes,
     ),
 ];
 
@@ -185,4 +192,35 @@ fn a_write_that_one_replica_has_is_done_again(script: &mut DrillScript) -> Verdi
         holds_for(script, client, copy, &given)?;
     }
     holds(script, file, b"after")
+}
+
+/// The chunk that the producer writes stays his, and is sealed and given back what it lacks once
+/// one of its servers is dead.
+fn a_copy_of_a_stream_is_purged_while_its_producer_writes(script: &mut DrillScript) -> Verdict {
+    let file = stream(script)?;
+    let producer = open(script, 0, file)?;
+    let first = send(script, 0, &producer, (1, b"one,"));
+    committed(script, first)?;
+    snapshot(script, "/stream", "/copy")?;
+    let deleted = |script: &mut DrillScript, at: &str| match script
+        .done(1, ClientOp::Delete { path: path(at), recursive: true })?
+    {
+        OpOutput::Hidden(hidden) => Ok(hidden),
+        other => Err(format!("deleting {at}: {other:?}")),
+    };
+    let hidden = deleted(script, "/copy")?;
+    // Once more: it goes at once.
+    deleted(script, &hidden)?;
+    // Nothing tells of it: the replicas stay.
+    script.pass(Duration::from_secs(20));
+    let second = send(script, 0, &producer, (2, b"two,"));
+    committed(script, second)?;
+    let chunk = script.chunk(file, 0)?;
+    let holders = script.holders(chunk);
+    script.kill(holders[0]);
+    script.until("it is sealed", move |script| script.is_closed(chunk))?;
+    script.until("it has three again", move |script| {
+        script.holders(chunk).iter().filter(|at| script.is_alive(**at)).count() == 3
+    })?;
+    reads(script, 2, file, b"one,two,")
 }
