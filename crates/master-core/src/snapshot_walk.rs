@@ -230,7 +230,10 @@ impl SnapshotWalk {
         if first + count >= end {
             return;
         }
-        let next = state.next_place(entry.source, ChunkIndex::new(first + count));
+        let next = state
+            .places(entry.source, ChunkIndex::new(first + count))
+            .next()
+            .map(|(index, _)| index);
         if let Some(first) = next.filter(|next| next.get() < end) {
             let entry = CopiedEntry { first, anew: None, ..entry };
             self.file = Some(FileToCopy { entry, end });

@@ -1,14 +1,14 @@
 //! Where the bytes of streams are: told by the master in charge, and by one that is not.
 
 use crate::rules::reading;
-use crate::state::EntryRecord;
+use crate::state::{EntryRecord, Extent};
 use crate::view::View;
 use cairn_protocol::{
     EXTENTS_CHUNKS_MAX, EXTENTS_MAX, ErrorCode, Failure, ReadExtents, ReadExtentsAnswer,
     StreamExtent,
 };
-use cairn_types::{ChunkHandle, EntryId, EntryKind, Layout};
-use std::collections::BTreeMap;
+use cairn_types::{ChunkHandle, ChunkIndex, EntryId, EntryKind, Layout};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A stream, hidden or not.
 pub(crate) fn stream(view: &View<'_>, file: EntryId) -> Result<EntryRecord, Failure> {
@@ -54,27 +54,28 @@ pub(crate) fn extents_of(
 ) -> ReadExtentsAnswer {
     let WantedExtents { offset, limit, chunks } = wanted;
     assert!(limit > 0 && chunks > 0, "an answer tells something");
-    let mut handles: BTreeMap<u64, Option<ChunkHandle>> = BTreeMap::new();
-    let mut extents = Vec::new();
+    let mut indexes: BTreeSet<ChunkIndex> = BTreeSet::new();
+    let mut found: Vec<Extent> = Vec::new();
     for extent in view.state.streams().extents_from(file, offset).take(limit) {
-        let index = extent.index.get();
-        if !handles.contains_key(&index) && handles.len() >= chunks {
+        if indexes.len() >= chunks && !indexes.contains(&extent.index) {
             break;
         }
-        let at = || view.state.chunk_at(file, extent.index);
-        let handle = handles.entry(index).or_insert_with(at);
-        extents.push(StreamExtent {
-            offset: extent.offset(),
-            size: extent.size,
-            // None where its page cannot be read: nobody can read it then.
-            handle: handle.unwrap_or_default(),
-            chunk_offset: extent.chunk_offset,
-        });
+        indexes.insert(extent.index);
+        found.push(extent);
     }
-    let known: Vec<ChunkHandle> = handles.into_values().flatten().collect();
+    let handles = handles_at(view, (file, record), &indexes);
+    let told = |extent: Extent| StreamExtent {
+        offset: extent.offset(),
+        size: extent.size,
+        // None where its page cannot be read: nobody can read it then.
+        handle: handles.get(&extent.index).copied().unwrap_or_default(),
+        chunk_offset: extent.chunk_offset,
+    };
+    let extents = found.into_iter().map(told).collect();
+    let known: Vec<ChunkHandle> = handles.values().copied().collect();
     let lost = known.iter().filter_map(|handle| view.state.lost().get(*handle)).collect();
-    let located =
-        known.into_iter().map(|it| reading::of_file(view, file, reading::locations(view, it)));
+    let located = reading::locations_each(view, &known);
+    let located = located.into_iter().map(|it| reading::of_file(view, file, it));
     let entry = view.state.described((file, record), "");
     let (log, replaced) = (view.state.applied(), view.state.streams().replaced(file));
     let (entry, chunks) = (entry.into(), located.collect());
@@ -89,4 +90,27 @@ pub(crate) fn extents_of(
         replaced,
         lost,
     }
+}
+
+/// The chunks at some indexes of a file.
+fn handles_at(
+    view: &View<'_>,
+    (file, record): (EntryId, &EntryRecord),
+    indexes: &BTreeSet<ChunkIndex>,
+) -> BTreeMap<ChunkIndex, ChunkHandle> {
+    let zero = ChunkIndex::default();
+    let (first, last) = match (indexes.iter().find(|index| **index != zero), indexes.last()) {
+        (Some(first), Some(last)) => (*first, *last),
+        _ => (zero, zero),
+    };
+    // Where they are far apart, to look for each costs less than a walk.
+    if last.get() - first.get() >= 2 * indexes.len() as u64 {
+        let at = |index: &ChunkIndex| Some((*index, view.state.chunk_at(file, *index)?));
+        return indexes.iter().filter_map(at).collect();
+    }
+    let walk = view.state.places(file, first).take_while(|(index, _)| *index <= last);
+    let mut found: BTreeMap<ChunkIndex, ChunkHandle> =
+        walk.filter(|(index, _)| indexes.contains(index)).collect();
+    found.extend(record.first.filter(|_| indexes.contains(&zero)).map(|first| (zero, first)));
+    found
 }

@@ -479,9 +479,13 @@ impl State {
         self.chunks.at(file, index)
     }
 
-    /// The first index of a file, from this one on and behind 0, that is no hole.
-    pub(crate) fn next_place(&self, file: EntryId, from: ChunkIndex) -> Option<ChunkIndex> {
-        self.chunks.of_file(file, from).map(|(index, _)| index).next()
+    /// Indexes of a file, from this one on and behind 0, that are no holes.
+    pub(crate) fn places(
+        &self,
+        file: EntryId,
+        from: ChunkIndex,
+    ) -> impl Iterator<Item = (ChunkIndex, ChunkHandle)> + use<'_> {
+        self.chunks.of_file(file, from)
     }
 
     /// The last chunk of a file.
