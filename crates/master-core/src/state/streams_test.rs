@@ -576,7 +576,7 @@ fn an_empty_chunk_that_its_producer_left_leaves_a_copy_next() {
     let chunk = world.allocate(by).expect("made");
     let (copy, _) = world.copy("t");
     let abandon = AbandonChunk { handle: chunk, ..AbandonChunk::default() };
-    assert!(matches!(world.apply(abandon.clone()), Applied::Changed(_)));
+    assert!(matches!(world.apply(abandon), Applied::Changed(_)));
     assert_eq!(world.state.chunk_at(FILE, ChunkIndex::new(0)), None);
     assert_eq!(world.state.streams().producer(FILE, by.0).expect("there").chunks, []);
     let late = world.fitting(by.0, chunk, (1, 10));
@@ -600,10 +600,7 @@ fn live_through(seed: u64) -> World {
         let name = *random.pick(&["a", "b", "c"]).expect("one");
         let by = random.pick(&epochs).copied();
         match (random.below(12), by) {
-            (0, _) | (_, None) => {
-                let opened = world.open(name);
-                epochs.push((name, opened));
-            }
+            (0, _) | (_, None) => epochs.push((name, world.open(name))),
             (1 | 2, Some((_, by))) => chunks.extend(world.allocate(by)),
             (3, Some((_, (producer, epoch)))) if random.chance(300) => {
                 let time = world.time();
