@@ -4,6 +4,7 @@
 //! ```text
 //!   gfs   c01 … c16 ── 100 Mbit/s ── s01 … s16     16 producers on 16 hosts, one stream
 //!   tfs   c01       ── 1 Gbit/s ──── s01 … s09     1 and 10 producers, and readers, on one host
+//!         c01 … c04 ── 1 Gbit/s ──── s01 … s09     4 producers on 4 hosts: what a GiB costs
 //! ```
 //! - SR1: the ceiling is the laboratory's own generator, which keeps nothing, between the same
 //!   hosts: its median, measured before the cell is there and again when it is gone; the mean of
@@ -17,6 +18,9 @@
 //!   made it so long. By the looker's own clock a look that waited, behind the data on a full link
 //!   or for a core, told rates of one and a half times what that link carries. Of a GFS file the
 //!   two are not of one moment: its rate is told as a whole (SR2).
+//! - SR5: from several hosts the machine's cores are the limit, which stand for all of theirs: there
+//!   it is judged how much of them a GiB takes, beside what it takes of the laboratory's generator,
+//!   which keeps nothing on disks and sums nothing.
 //!
 //! Each figure is a line: what was measured, what is asked, and the verdict.
 
@@ -49,6 +53,8 @@ const JUDGED_PERCENT: [u64; 2] = [5, 60];
 /// Of the ceiling.
 const SLOW_SHARE: f64 = 0.9;
 const FAST_SHARE: f64 = 0.97;
+/// Of what a GiB costs the generator (SR5).
+const CPU_SHARE: f64 = 1.25;
 /// How long the laboratory's own generator runs each time, and how often.
 const CEILING_SECONDS: &str = "4";
 const CEILING_RUNS: &str = "3";
@@ -81,14 +87,33 @@ struct Pattern {
     streams: &'static str,
 }
 
+/// A rate, and what it costs.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    /// MB/s.
+    rate: f64,
+    /// Seconds of a core for a GiB, of all that ran on the machine.
+    cpu: f64,
+}
+
+impl Carried {
+    fn new(rate: f64, cores: f64) -> Self {
+        Self { rate, cpu: cores * (1_u64 << 30) as f64 / 1e6 / rate }
+    }
+}
+
 impl Pattern {
-    /// MB/s, the median.
-    fn carries(&self, lab: &Lab) -> Result<f64> {
+    /// The median.
+    fn carries(&self, lab: &Lab) -> Result<Carried> {
         let words = ["limits", "--patterns", self.name, "--counts", self.clients];
         let times = ["--streams", self.streams, "--seconds", CEILING_SECONDS];
         let told = lab.run(&[&words[..], &times, &["--repeat", CEILING_RUNS]].concat())?;
         let told: Value = serde_json::from_str(&told).context("limits as JSON")?;
-        told["results"][0]["measured_mb_s"].as_f64().context("a rate")
+        let told = &told["results"][0];
+        let percent = |name: &str| told["machine_cpu_percent"][name].as_f64().context("its CPU");
+        let busy = percent("user")? + percent("system")? + percent("softirq")?;
+        let rate = told["measured_mb_s"].as_f64().context("a rate")?;
+        Ok(Carried::new(rate, busy / 100.0))
     }
 }
 
@@ -106,12 +131,12 @@ struct RateFigure {
 
 impl RateFigure {
     fn new(what: &'static str, pattern: Pattern, asked: f64, lab: &Lab) -> Result<Self> {
-        Ok(Self { what, pattern, asked, before: pattern.carries(lab)?, rate: 0.0 })
+        Ok(Self { what, pattern, asked, before: pattern.carries(lab)?.rate, rate: 0.0 })
     }
 
     /// SR1
     fn judge(&self, lab: &Lab, report: &mut Report) -> Result<()> {
-        let ceiling = f64::midpoint(self.before, self.pattern.carries(lab)?);
+        let ceiling = f64::midpoint(self.before, self.pattern.carries(lab)?.rate);
         let what = format!("{}: {:.1} MB/s, part of {ceiling:.1}", self.what, self.rate);
         report.at_least(&what, self.asked, self.rate / ceiling);
         Ok(())
@@ -137,11 +162,11 @@ fn gfs(
     figure.rate = appended_to_stream(&cell, "/stream", host, sizes, teller)?;
     let of_file =
         appended(&cell, ("/file", GFS_FILE), host, (HOSTS, FILE_SIZE, FILE_RECORD_SIZE), teller)?;
-    teller.say(format_args!("one GFS file from the same hosts: {of_file:.1} MB/s"));
+    teller.say(format_args!("one GFS file from the same hosts: {:.1} MB/s", of_file.rate));
     figure.judge(&alone(cell), report)
 }
 
-/// One host, with producers and then with readers.
+/// One host, with producers and then with readers; and producers on several.
 fn tfs(
     path: &str,
     (program, options): (&Program, &SoakOptions),
@@ -149,7 +174,8 @@ fn tfs(
     report: &mut Report,
 ) -> Result<()> {
     const SERVERS: usize = 9;
-    let lab = Lab::up(path, &["--topology", "tfs", "--clients", "1"])?;
+    const HOSTS: usize = 4;
+    let lab = Lab::up(path, &["--topology", "tfs", "--clients", &HOSTS.to_string()])?;
     let pattern = |name, streams| Pattern { name, clients: "1", streams };
     let mut figures = [
         RateFigure::new("tfs: 1 producer", pattern("write", "1"), FAST_SHARE, &lab)?,
@@ -157,6 +183,8 @@ fn tfs(
         RateFigure::new("tfs: 1 reader", pattern("read", "1"), FAST_SHARE, &lab)?,
         RateFigure::new("tfs: 10 readers on a host", pattern("read", "10"), FAST_SHARE, &lab)?,
     ];
+    let several = Pattern { name: "write", clients: "4", streams: "1" };
+    let before = several.carries(&lab)?;
     let plan = LabCellPlan { name: "tfs", servers: SERVERS, settings: "", rack: |_| "/a" };
     let cell = LabCell::start(program.clone(), lab, &plan, options)?;
     let host = |_| "c01".to_owned();
@@ -165,8 +193,17 @@ fn tfs(
     ten.rate = appended_to_stream(&cell, "/ten", host, (10, FAST_SIZE / 10, RECORD_SIZE), teller)?;
     read_by_one.rate = read(&cell, "/ten", (1, FAST_SIZE), teller)?;
     read_by_ten.rate = read(&cell, "/ten", (10, FAST_SIZE), teller)?;
+    let each = |number: usize| format!("c{:02}", number + 1);
+    let sizes = (HOSTS, FAST_SIZE / HOSTS as u64, RECORD_SIZE);
+    let from_several = appended(&cell, ("/several", STREAM), each, sizes, teller)?;
     let lab = alone(cell);
-    figures.iter().try_for_each(|figure| figure.judge(&lab, report))
+    figures.iter().try_for_each(|figure| figure.judge(&lab, report))?;
+    // SR5
+    let floor = f64::midpoint(before.cpu, several.carries(&lab)?.cpu);
+    let Carried { rate, cpu } = from_several;
+    let what = format!("tfs: {HOSTS} producers on {HOSTS} hosts, {rate:.1} MB/s: {cpu:.2} s/GiB");
+    report.at_most(&what, &format!("of {floor:.2}"), CPU_SHARE, cpu / floor);
+    Ok(())
 }
 
 /// The laboratory, when the cell in it has ended.
@@ -180,15 +217,14 @@ fn alone(cell: LabCell) -> Lab {
 const STREAM: [&str; 2] = ["--layout", "stream"];
 const GFS_FILE: [&str; 2] = ["--content", "records"];
 
-/// So many clients append so many bytes each, in records of a size, to what is made for it; MB/s
-/// (SR2).
+/// So many clients append so many bytes each, in records of a size, to what is made for it (SR2).
 fn appended(
     cell: &LabCell,
     (to, made): (&str, [&str; 2]),
     host: impl Fn(usize) -> String,
     (clients, size, record_size): (usize, u64, u64),
     teller: &Teller,
-) -> Result<f64> {
+) -> Result<Carried> {
     cell.ask("c01", &["create", made[0], made[1], to])?;
     let local = cell.directory().join(format!("local{}", to.replace('/', "-")));
     generate(&local, size)?;
@@ -200,12 +236,12 @@ fn appended(
     };
     let commands: Vec<(String, Vec<String>)> = (0..clients).map(command).collect();
     let all = size * clients as u64;
-    let rate = timed(cell, &commands, all, teller, to)?;
+    let carried = timed(cell, &commands, all, teller, to)?;
     let (_, length) = length_of(cell, to)?;
     if length < all {
         bail!("{to} holds {length} bytes of {all}");
     }
-    Ok(rate)
+    Ok(carried)
 }
 
 /// The same to a stream; MB/s while all are at work, where that could be told (SR3).
@@ -224,7 +260,7 @@ fn appended_to_stream(
         (rate, looks.join())
     });
     let (rate, Ok(seen)) = (rate?, seen) else { bail!("the looks at {to} have panicked") };
-    let Some(at_work) = rate_at_work(&seen, sizes.0 as u64 * sizes.1) else { return Ok(rate) };
+    let Some(at_work) = rate_at_work(&seen, sizes.0 as u64 * sizes.1) else { return Ok(rate.rate) };
     teller.say(format_args!("{to}: {at_work:.1} MB/s while all are at work"));
     Ok(at_work)
 }
@@ -269,7 +305,7 @@ fn read(
 ) -> Result<f64> {
     let words = ["cat", "--raw", "--deadline", "120", stream].map(str::to_owned).to_vec();
     let commands = vec![("c01".to_owned(), words); readers];
-    timed(cell, &commands, size * readers as u64, teller, stream)
+    Ok(timed(cell, &commands, size * readers as u64, teller, stream)?.rate)
 }
 
 /// SR2
@@ -279,7 +315,7 @@ fn timed(
     bytes: u64,
     teller: &Teller,
     what: &str,
-) -> Result<f64> {
+) -> Result<Carried> {
     let (began, busy) = (Instant::now(), busy_ticks()?);
     cell.run_all(commands)?;
     let took = began.elapsed().as_secs_f64();
@@ -289,7 +325,7 @@ fn timed(
         "{what}: {} of them, {rate:.1} MB/s for {took:.1} s; {busy:.2} cores were busy",
         commands.len()
     ));
-    Ok(rate)
+    Ok(Carried::new(rate, busy))
 }
 
 /// What all of this machine's cores have worked so far, in hundredths of a second.

@@ -27,18 +27,20 @@ pub(super) fn measure(
     let rig = rig(around, "chunks", figures)?;
     let operations = streams.operations;
     let rate = |name: &str, job: &dyn Fn(String) -> CallerJob| {
-        let mut rates = Series::default();
+        let (mut rates, mut costs) = (Series::default(), Series::default());
         for round in 0..streams.pairs {
             let load = rig.load(job(format!("/{name}-{round}")), CLIENTS, 1);
-            rates.push(rig.run(&load)?.rate());
+            let done = rig.run(&load)?;
+            rates.push(done.rate());
+            costs.push(done.master_cpu_us());
         }
-        Ok::<f64, BenchError>(rates.median())
+        Ok::<(f64, f64), BenchError>((rates.median(), costs.median()))
     };
     let tell = |what: &str, value: f64, wanted: &str| {
         figures.tell(&Figure { what, value, digits: 0, unit: "a second", wanted })
     };
     let naming = Naming::C;
-    let created = rate("created", &|root| CallerJob::Create {
+    let (created, costs) = rate("created", &|root| CallerJob::Create {
         root,
         naming,
         operations,
@@ -46,11 +48,15 @@ pub(super) fn measure(
         at_most: None,
     })?;
     let population = rig.population;
-    let looked_up = rate("looked-up", &|_| {
+    let (looked_up, _) = rate("looked-up", &|_| {
         let operations = operations * LOOK_UPS;
         CallerJob::LookUp { population, operations, at_most: None }
     })?;
+    let tell_cost = |what: &str, value: f64, wanted: &str| {
+        figures.tell(&Figure { what, value, digits: 0, unit: "µs", wanted })
+    };
     tell("creations of files", created, "")?;
+    tell_cost("the master's CPU for one", costs, "")?;
     tell("look-ups of files", looked_up, "")?;
     let operation = |what: ChunkOperation, operations: u64| {
         rate(&format!("{what:?}").to_lowercase().replace(['(', ')'], ""), &|root| {
@@ -58,12 +64,17 @@ pub(super) fn measure(
         })
     };
     let creates = format!("at least {created:.0}");
-    let done = operation(ChunkOperation::AddAndAbandon, operations)?;
-    tell("addChunk with abandonAddChunk", done, &creates)?;
-    let done = operation(ChunkOperation::Complete, operations)?;
-    tell("completeWrittenChunk", done, &creates)?;
+    for (what, asked) in [
+        ("addChunk with abandonAddChunk", ChunkOperation::AddAndAbandon),
+        ("completeWrittenChunk", ChunkOperation::Complete),
+    ] {
+        let (done, costs) = operation(asked, operations)?;
+        tell(what, done, &creates)?;
+        // The servers of the bench, which are on the same cores, make the chunk.
+        tell_cost("the master's CPU for one", costs, "")?;
+    }
     for (count, paper) in INFOS {
-        let done = operation(ChunkOperation::Info(count), operations)?;
+        let (done, _) = operation(ChunkOperation::Info(count), operations)?;
         let wanted = format!("at least {:.0}", paper * TIMES);
         tell(&format!("getChunksInfo({count} chunks)"), done, &wanted)?;
     }
