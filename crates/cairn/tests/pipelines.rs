@@ -7,7 +7,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, rename};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ const ERROR_EACH: u64 = 3;
 const LIVES_MAX: u64 = 120;
 /// Times that each stage has to be met.
 const MET: u64 = 2;
+
+/// Stages that are too short to be met by chance: before it has done anything, and right behind it.
+const SHORT: [&str; 2] = ["grep", "mv"];
 
 fn line(number: u64) -> String {
     let kind = if number.is_multiple_of(ERROR_EACH) { "ERROR" } else { "ok" };
@@ -63,6 +67,31 @@ fn killed_in(cell: &Cell, script: &str, delay: Duration) -> Option<String> {
     stage.map(words).filter(|_| !has_ended)
 }
 
+/// Puts a program of that name into a directory, that kills all of its process group where it is
+/// told to: before the real one, which it runs, or behind it.
+fn stand_in(directory: &Path, name: &str) {
+    let real = ["/usr/bin", "/bin"].map(|at| format!("{at}/{name}"));
+    let real = real.iter().find(|at| Path::new(at).exists()).expect("the real one");
+    let kill = |when: &str| format!("[ \"$KILLED_AT\" != \"{when} {name}\" ] || kill -KILL 0\n");
+    let (before, behind) = (kill("before"), kill("behind"));
+    let script = format!("#!/bin/sh\n{before}{real} \"$@\"\nis=$?\n{behind}exit $is\n");
+    let path = directory.join(name);
+    std::fs::write(&path, script).expect("writes");
+    let may_run = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, may_run).expect("sets its mode");
+}
+
+/// One life of the pipeline, which is killed there.
+fn killed_at(cell: &Cell, script: &str, stand_ins: &Path, moment: &str) {
+    let mut command = guide::shell_command(cell, script);
+    let path = command.get_envs().find(|(name, _)| *name == "PATH");
+    let path = path.and_then(|(_, path)| path?.to_str()).expect("a path").to_owned();
+    command.env("PATH", format!("{}:{path}", stand_ins.display())).env("KILLED_AT", moment);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let status = command.status().expect("starts");
+    assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "{moment}: {status}");
+}
+
 #[test]
 fn the_guides_pipeline_is_killed_at_every_stage_and_each_line_is_there_once() {
     let cell = Cell::start(3);
@@ -92,6 +121,15 @@ fn the_guides_pipeline_is_killed_at_every_stage_and_each_line_is_there_once() {
     }
     let enough = |stage: &&str| met.get(stage).is_some_and(|count| *count >= MET);
     assert!(stages.iter().all(enough), "killed at {met:?}");
+    let stand_ins = cell.local("stand-ins");
+    std::fs::create_dir(&stand_ins).expect("makes");
+    SHORT.iter().for_each(|name| stand_in(&stand_ins, name));
+    let moments =
+        SHORT.iter().flat_map(|name| [format!("before {name}"), format!("behind {name}")]);
+    for (life, moment) in (LIVES_MAX + 1..).zip(moments) {
+        grow(&logs, life, &mut written);
+        killed_at(&cell, pipeline, &stand_ins, &moment);
+    }
     guide::shell(&cell, pipeline, &[]);
     let raw = cell.ok(["cat", "/pipe/raw"]);
     let mut sorted: Vec<&str> = raw.lines().collect();
