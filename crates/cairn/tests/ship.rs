@@ -5,10 +5,11 @@ mod cell;
 
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_output, await_until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -109,6 +110,11 @@ impl Following {
     fn said(&self) -> String {
         fs::read_to_string(&self.err).expect("text")
     }
+}
+
+/// Lines of these numbers.
+fn numbered(numbers: Range<u64>) -> String {
+    numbers.map(|number| format!("{number}\n")).collect()
 }
 
 /// Numbered lines that are rotated, and which file has which.
@@ -214,6 +220,43 @@ fn a_file_that_is_rotated_and_removed_at_once_is_read_to_its_end_also_without_a_
     let mut lines: Vec<&str> = shipped.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["new", "one", "three", "two"]);
+}
+
+/// Found by a review: shipping ended with the directory, and what was open of it was not read on.
+#[test]
+fn files_of_a_directory_that_is_removed_are_read_to_their_end_and_then_it_ends() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&[]);
+    ship.log("app.log", &numbered(1..6));
+    ship.await_committed(5);
+    ship.log("app.log", &numbered(6..20_000));
+    fs::remove_dir_all(&ship.directory).expect("removes");
+    let ended = following.child.0.wait().expect("it ends");
+    let said = following.said();
+    assert_eq!(ended.code(), Some(12), "{said}");
+    assert!(said.contains("logs: the directory is gone; make it anew"), "{said}");
+    assert!(ship.shipped() == numbered(1..20_000), "all of it, in order: {said}");
+}
+
+/// Found by a review: too many open files, for a moment, ended it.
+#[test]
+fn a_directory_that_cannot_be_listed_for_a_while_is_told_of_once_and_listed_again() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&[]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    let process = Some(Pid::from_child(&following.child.0));
+    let before = getrlimit(Resource::Nofile);
+    prlimit(process, Resource::Nofile, Rlimit { current: Some(0), ..before }).expect("sets");
+    await_output(&following.err, "tried again, and what is open is shipped meanwhile");
+    ship.log("app.log", "two\n");
+    ship.await_committed(2);
+    ship.log("new.log", "three\n");
+    prlimit(process, Resource::Nofile, before).expect("sets");
+    ship.await_committed(3);
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    assert_eq!(following.said().lines().count(), 1, "{}", following.said());
+    assert_eq!(ship.shipped(), "one\ntwo\nthree\n");
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl LogDirectory {
             names.push(entry?.file_name());
         }
         names.sort_unstable();
-        self.names.clear();
+        let mut known = BTreeMap::new();
         let (mut all, mut links) = (Vec::new(), Vec::new());
         for name in names {
             let metadata = match std::fs::symlink_metadata(self.path.join(&name)) {
@@ -89,8 +89,10 @@ impl LogDirectory {
                 continue;
             }
             all.push(ListedFile { seen: seen(&metadata, shown), is_wanted });
-            self.names.insert(key(&metadata), name);
+            known.insert(key(&metadata), name);
         }
+        // Not before all went well: files are opened by the names of the last whole list.
+        self.names = known;
         for name in links {
             let leads_to = std::fs::metadata(self.path.join(&name)).ok();
             let elsewhere = leads_to.filter(|it| it.is_file());

@@ -4,11 +4,12 @@ use super::failed_turns::{FailedTurns, PAUSE_MAX_MS, PAUSE_MS, TurnFailure};
 use super::log_directory::{LogDirectory, look, read_head};
 use super::open_source::{OpenSource, ShipTarget, SourceTurn, tell_truncated, unknown_start};
 use super::source_cursor::{FileKey, FileSeen, SourceStart};
-use super::source_table::{SourceNews, SourceTable};
-use crate::cli_error::{CliError, Doing, one_line, warn};
+use super::source_table::{ListedFile, SourceNews, SourceTable};
+use crate::cli_error::{Cause, CliError, Doing, one_line, warn};
 use crate::exit_codes::Exit;
 use crate::stderr;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 /// From one look at the directory to the next.
@@ -40,6 +41,17 @@ enum SourceLook {
     OwnedBy(FileKey),
 }
 
+/// How the last look at the directory went.
+#[derive(Debug)]
+enum LastList {
+    Never,
+    Well,
+    /// It is tried again.
+    Failed,
+    /// The directory is gone, and shipping ends once nothing of it is open any more.
+    Gone(CliError),
+}
+
 /// How far it came that failed.
 fn failure_of(error: &CliError, was_open: bool) -> TurnFailure {
     match error.exit() {
@@ -58,6 +70,7 @@ pub(super) struct ShipRun {
     is_verbose: bool,
     count: ShipCount,
     started: Instant,
+    last_list: LastList,
     failed_turns: FailedTurns,
     /// The cell does not take what it is given; told once.
     trouble: Option<CliError>,
@@ -85,6 +98,7 @@ impl ShipRun {
             is_verbose,
             count: ShipCount::default(),
             started: Instant::now(),
+            last_list: LastList::Never,
             failed_turns: FailedTurns::default(),
             trouble: None,
             told: BTreeSet::new(),
@@ -126,6 +140,11 @@ impl ShipRun {
             }
             let is_finished = self.finish_some().await?;
             self.end_trouble();
+            if let LastList::Gone(error) = &self.last_list
+                && self.open.is_empty()
+            {
+                return Err(error.clone());
+            }
             if self.is_once && self.table.is_done() {
                 return Ok(());
             }
@@ -137,9 +156,21 @@ impl ShipRun {
         }
     }
 
+    /// Takes in what the directory has now.
+    ///
+    /// # Errors
+    /// Where it cannot be listed at all, and nothing is open yet that would be lost.
     fn list(&mut self) -> Result<(), CliError> {
-        let shown = self.directory.path().display().to_string();
-        let all = self.directory.list().doing(|| format!("listing {shown}"))?;
+        let all = match self.directory.list() {
+            Ok(all) => {
+                self.last_list = LastList::Well;
+                all
+            }
+            Err(error) => match self.not_listed(error)? {
+                Some(none) => none,
+                None => return Ok(()),
+            },
+        };
         for name in self.directory.take_links() {
             warn(&format!(
                 "{name} is a symbolic link, and not followed: its file is shipped from the \
@@ -151,6 +182,33 @@ impl ShipRun {
         }
         self.failed_turns.keep(|key| self.table.is_followed(key));
         Ok(())
+    }
+
+    /// What a directory that cannot be listed has: no file where it is gone itself, so that what is
+    /// open of it is read to its end (ST3); else nobody knows, and it is listed again.
+    fn not_listed(&mut self, error: io::Error) -> Result<Option<Vec<ListedFile>>, CliError> {
+        let shown = self.directory.path().display().to_string();
+        let is_gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        let is_first = matches!(self.last_list, LastList::Never);
+        if is_gone && !is_first {
+            if !matches!(self.last_list, LastList::Gone(_)) {
+                warn(&format!("{shown} is gone: what is open of it is read to its end"));
+            }
+            let advice = "make it anew, or name another, and start again";
+            let cause = Cause::new(Exit::Local, "the directory is gone", advice);
+            let error = CliError::new(format!("shipping the files of {shown}"), cause);
+            self.last_list = LastList::Gone(error);
+            return Ok(Some(Vec::new()));
+        }
+        let error = CliError::new(format!("listing {shown}"), error);
+        if is_first || self.is_once {
+            return Err(error);
+        }
+        if !matches!(self.last_list, LastList::Failed) {
+            warn(&format!("{error}; tried again, and what is open is shipped meanwhile"));
+        }
+        self.last_list = LastList::Failed;
+        Ok(None)
     }
 
     fn tell_news(&self, news: SourceNews) {
