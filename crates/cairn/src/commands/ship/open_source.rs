@@ -19,6 +19,7 @@ use crate::session::RemotePath;
 use bytes::Bytes;
 use cairn_client::{PendingAppend, Producer, ProducerOptions, Stream};
 use cairn_types::crc32c;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -99,8 +100,21 @@ pub(super) struct SourceTurn {
     pub(super) is_busy: bool,
     /// Something was committed since the producer was opened.
     pub(super) is_committed: bool,
-    pub(super) lines: u64,
+}
+
+/// Lines that are in the stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CommittedLines {
+    pub(super) count: u64,
     pub(super) bytes: u64,
+}
+
+/// A line that is on its way.
+#[derive(Clone, Copy, Debug)]
+struct SentLine {
+    /// Where in the file it ends.
+    end: u64,
+    size: u64,
 }
 
 /// A file that is open.
@@ -111,8 +125,10 @@ pub(super) struct OpenSource {
     /// Its first bytes, of what was read.
     head: Vec<u8>,
     read: u64,
-    /// Lines up to here were counted.
-    counted: u64,
+    /// Lines that are not known to be committed, in order.
+    under_way: VecDeque<SentLine>,
+    /// Those that are, and that nobody has asked for yet.
+    committed: CommittedLines,
     producer: Option<Producer>,
     /// The last record that the producer had as it was opened.
     opened_at: u64,
@@ -143,7 +159,8 @@ impl OpenSource {
             cutter,
             head,
             read: offset,
-            counted: offset,
+            under_way: VecDeque::new(),
+            committed: CommittedLines::default(),
             producer: None,
             opened_at: 0,
             last: None,
@@ -160,6 +177,11 @@ impl OpenSource {
     /// How many bytes wait for their newline.
     pub(super) fn waiting(&self) -> usize {
         self.cutter.waiting()
+    }
+
+    /// The lines that were committed since this was asked the last time.
+    pub(super) fn take_committed(&mut self) -> CommittedLines {
+        std::mem::take(&mut self.committed)
     }
 
     /// Whether something that was sent is not known to be there.
@@ -204,9 +226,10 @@ impl OpenSource {
                 turn.is_busy = true;
             } else {
                 self.take(&piece);
-                self.send_lines(target, name, &mut turn).await?;
+                self.send_lines(target, name).await?;
             }
         }
+        self.count_committed();
         turn.is_busy |= self.read != before || self.last.is_some();
         (turn.offset, turn.size) = (self.read, size);
         let committed = self.producer.as_ref().map(|producer| producer.committed().0);
@@ -229,7 +252,25 @@ impl OpenSource {
     fn truncated(&mut self, name: &str, size: u64) {
         tell_truncated(name, self.sent(), size);
         self.go_to(0, Vec::new());
-        self.counted = 0;
+        // No cursor of the new bytes will say what became of these.
+        self.count_up_to(u64::MAX);
+    }
+
+    /// Counts what is committed by now: the last cursor says up to where.
+    fn count_committed(&mut self) {
+        let Some(producer) = self.producer.as_ref().filter(|_| !self.under_way.is_empty()) else {
+            return;
+        };
+        let (_, cursor) = producer.committed();
+        let cursor = cursor.and_then(|it| SourceCursor::parse(&text_of(&it.text)));
+        self.count_up_to(cursor.map_or(0, |cursor| cursor.offset));
+    }
+
+    fn count_up_to(&mut self, offset: u64) {
+        while let Some(line) = self.under_way.pop_front_if(|line| line.end <= offset) {
+            self.committed.count += 1;
+            self.committed.bytes += line.size;
+        }
     }
 
     fn go_to(&mut self, offset: u64, head: Vec<u8>) {
@@ -237,12 +278,7 @@ impl OpenSource {
         (self.read, self.head) = (offset, head);
     }
 
-    async fn send_lines(
-        &mut self,
-        target: &ShipTarget,
-        name: &str,
-        turn: &mut SourceTurn,
-    ) -> Result<(), CliError> {
+    async fn send_lines(&mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
         // Without one, there is no line yet.
         let Some(producer) = &self.producer else { return Ok(()) };
         let born = look(&self.file, name).doing(|| format!("reading {name}"))?.born;
@@ -259,11 +295,7 @@ impl OpenSource {
             self.is_in_long_line = line.is_part;
             let taken = producer.enqueue_with_cursor(line.bytes, cursor).await;
             self.last = Some(taken.doing(|| sending(target, name))?);
-            if offset > self.counted {
-                turn.lines += 1;
-                turn.bytes += offset - start;
-                self.counted = offset;
-            }
+            self.under_way.push_back(SentLine { end: offset, size: offset - start });
         }
         Ok(())
     }
@@ -291,8 +323,7 @@ impl OpenSource {
         let rest = self.cutter.take_rest();
         let taken = producer.enqueue_with_cursor(&rest, cursor).await;
         self.last = Some(taken.doing(|| sending(target, name))?);
-        (turn.lines, turn.bytes) = (turn.lines + 1, turn.bytes + rest.len() as u64);
-        self.counted = self.read;
+        self.under_way.push_back(SentLine { end: self.read, size: rest.len() as u64 });
         turn.is_busy = true;
         Ok(turn)
     }
@@ -314,8 +345,10 @@ impl OpenSource {
         let start = start.map_err(|why| unknown_start(&why, name, target, self.key))?;
         if let SourceStart::Truncated { shipped } = start {
             tell_truncated(name, shipped, seen.size);
-            self.counted = 0;
         }
+        // What is not there is sent anew.
+        self.count_up_to(start.offset());
+        self.under_way.clear();
         let known = usize::try_from(start.offset()).unwrap_or(HEAD_SIZE_MAX).min(head.len());
         self.go_to(start.offset(), head[..known].to_vec());
         (self.producer, self.opened_at) = (Some(producer), number);
@@ -352,11 +385,13 @@ impl OpenSource {
     ///
     /// # Errors
     /// What was not committed; it stays as it is in the file, and in no stream.
-    pub(super) async fn close(mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
-        match self.producer.take() {
-            Some(producer) => producer.close().await.doing(|| sending(target, name)),
-            None => Ok(()),
-        }
+    pub(super) async fn close(&mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
+        let Some(producer) = &self.producer else { return Ok(()) };
+        let flushed = producer.flush().await;
+        self.count_committed();
+        let producer = self.producer.take().expect("it was there");
+        flushed.doing(|| sending(target, name))?;
+        producer.close().await.doing(|| sending(target, name))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::failed_turns::{FailedTurns, PAUSE_MAX_MS, PAUSE_MS, TurnFailure};
 use super::log_directory::{LogDirectory, look, read_head};
-use super::open_source::{OpenSource, ShipTarget, SourceTurn, tell_truncated, unknown_start};
+use super::open_source::{
+    CommittedLines, OpenSource, ShipTarget, SourceTurn, tell_truncated, unknown_start,
+};
 use super::source_cursor::{FileKey, FileSeen, SourceStart};
 use super::source_table::{ListedFile, SourceNews, SourceTable};
 use crate::cli_error::{Cause, CliError, Doing, one_line, warn};
@@ -314,9 +316,10 @@ impl ShipRun {
         for key in change.close {
             // All that it was given is committed (ST2).
             self.failed_turns.well(key);
-            if let Some(source) = self.open.remove(&key) {
+            if let Some(mut source) = self.open.remove(&key) {
                 self.table.closed(key, source.waiting() as u64);
                 let _ = source.close(&self.target, "").await;
+                self.count_lines(key, source.take_committed());
             }
         }
         for key in change.open {
@@ -388,11 +391,16 @@ impl ShipRun {
     }
 
     fn take_turn(&mut self, key: FileKey, turn: SourceTurn) {
-        let SourceTurn { offset, size, is_busy, lines, bytes, .. } = turn;
+        let SourceTurn { offset, size, is_busy, .. } = turn;
         self.table.was_read(key, (offset, size), is_busy, self.now_ms());
-        self.count.lines += lines;
-        self.count.bytes += bytes;
-        if lines > 0 {
+        let committed = self.open.get_mut(&key).map(OpenSource::take_committed);
+        self.count_lines(key, committed.unwrap_or_default());
+    }
+
+    fn count_lines(&mut self, key: FileKey, committed: CommittedLines) {
+        self.count.lines += committed.count;
+        self.count.bytes += committed.bytes;
+        if committed.count > 0 {
             self.count.files.insert(key);
         }
     }
@@ -449,7 +457,7 @@ impl ShipRun {
                 }
                 continue;
             }
-            let source = self.open.remove(&key).expect("found above");
+            let mut source = self.open.remove(&key).expect("found above");
             if !is_gone && source.waiting() > 0 {
                 self.count.unfinished.insert(name.clone(), source.waiting());
             }
@@ -460,6 +468,7 @@ impl ShipRun {
                 self.tell(|| format!("{name} is gone, and was read to its end"));
             }
             let closed = source.close(&self.target, &name).await;
+            self.count_lines(key, source.take_committed());
             // Of what is followed, all is committed (ST3).
             if self.is_once {
                 closed?;
@@ -474,12 +483,13 @@ impl ShipRun {
     /// The first failure; lines that are not in the stream are still in their files.
     pub(super) async fn close_all(&mut self) -> Result<(), CliError> {
         let mut first = self.trouble.take().map_or(Ok(()), Err);
-        for (key, source) in std::mem::take(&mut self.open) {
+        for (key, mut source) in std::mem::take(&mut self.open) {
             let name = self.table.name(key);
             if source.waiting() > 0 {
                 self.count.unfinished.insert(name.clone(), source.waiting());
             }
             let closed = source.close(&self.target, &name).await;
+            self.count_lines(key, source.take_committed());
             first = first.and(closed);
         }
         first
