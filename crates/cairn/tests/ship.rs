@@ -259,6 +259,44 @@ fn a_directory_that_cannot_be_listed_for_a_while_is_told_of_once_and_listed_agai
     assert_eq!(ship.shipped(), "one\ntwo\nthree\n");
 }
 
+/// Found by a review: what was not read yet went with the command, which said that it waits.
+#[test]
+fn a_file_that_is_gone_is_read_to_its_end_before_a_signal_ends_it() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&[]);
+    ship.log("app.log", &numbered(1..6));
+    ship.await_committed(5);
+    ship.log("app.log", &numbered(6..60_000));
+    ship.log("app.log", "last");
+    fs::remove_file(ship.at("app.log")).expect("removes");
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    let told = fs::read_to_string(&following.out).expect("text");
+    for part in ["/s: 60000 lines", "1 file gone, and read to the end\n"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert!(following.said().contains("app.log is gone, and is read to its end first"));
+    assert!(ship.shipped() == format!("{}last\n", numbered(1..60_000)), "each once, in order");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_what_is_lost_of_a_file_that_is_gone_is_told() {
+    let mut ship = Ship::new();
+    let mut following = ship.follow(&["--deadline", "2"]);
+    ship.log("app.log", "one\n");
+    ship.log("stays.log", "two\n");
+    ship.await_committed(2);
+    ship.cell.masters[0].kill();
+    ship.log("app.log", "three\n");
+    ship.log("stays.log", "four\n");
+    fs::remove_file(ship.at("app.log")).expect("removes");
+    following.interrupt();
+    await_output(&following.err, "a second signal ends at once");
+    assert_eq!(following.end(), Some(130), "{}", following.said());
+    let said = following.said();
+    assert!(said.contains("app.log is gone, and its last 6 bytes were not shipped"), "{said}");
+    assert!(!said.contains("stays.log"), "{said}");
+}
+
 #[test]
 fn a_renamed_file_is_read_to_its_end_after_a_restart_though_its_name_is_not_asked_for() {
     let ship = Ship::new();

@@ -69,6 +69,12 @@ impl LineCutter {
         self.held.len() - self.next
     }
 
+    /// How many of them are behind the last newline: the others are lines that were not handed out.
+    pub(super) fn unfinished(&self) -> usize {
+        let held = &self.held[self.next..];
+        held.iter().rev().take_while(|byte| **byte != b'\n').count()
+    }
+
     /// What waits for a newline that will never come.
     pub(super) fn take_rest(&mut self) -> Vec<u8> {
         let rest = self.held.split_off(self.next);
@@ -110,7 +116,7 @@ mod tests {
             cutter.push(&text[at..]);
             all.extend(lines(&mut cutter));
             assert_eq!(all, [whole("one", 4), whole("", 1), whole("three", 6)], "{at}");
-            assert_eq!(cutter.waiting(), 4);
+            assert_eq!((cutter.waiting(), cutter.unfinished()), (4, 4));
             assert_eq!(cutter.take_rest(), b"four");
             assert_eq!(cutter.waiting(), 0);
         }
@@ -127,6 +133,7 @@ mod tests {
         assert_eq!(cutter.waiting(), 1);
         let mut cutter = LineCutter::new(4, true);
         cutter.push(b"123\n1234\n");
+        assert_eq!((cutter.waiting(), cutter.unfinished()), (9, 0), "whole lines");
         assert_eq!(lines(&mut cutter), [whole("123\n", 4), part("1234"), whole("\n", 1)]);
     }
 }

@@ -108,8 +108,11 @@ pub(crate) async fn run(
     };
     // A second signal does not wait for a cell that is silent.
     let closed = tokio::select! {
-        closed = run.close_all() => closed,
-        number = signals.next() => std::process::exit(128 + number),
+        closed = run.close_all(ended.is_ok()) => closed,
+        number = signals.next() => {
+            run.tell_all_unshipped();
+            std::process::exit(128 + number)
+        }
     };
     ended.and(closed)?;
     let to = run.target().to.to_string();

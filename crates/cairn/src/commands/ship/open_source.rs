@@ -7,6 +7,8 @@
 //! ```
 //! - OS1: what the opening of the producer says is where reading goes on; nothing else is trusted.
 //! - OS2: bytes are sent only if the file's first bytes are still the ones that were read.
+//! - OS3: a turn may be cut off at any time, by a signal: what it was about to send is unsure then,
+//!   and is found out anew by OS1.
 
 use super::line_cutter::LineCutter;
 use super::log_directory::{look, read_at, read_head};
@@ -179,6 +181,22 @@ impl OpenSource {
         self.cutter.waiting()
     }
 
+    /// How many bytes are behind its last newline.
+    pub(super) fn unfinished(&self) -> usize {
+        self.cutter.unfinished()
+    }
+
+    /// Bytes of it that are not known to be in the stream.
+    ///
+    /// # Errors
+    /// Where the file cannot be asked.
+    pub(super) fn unshipped(&mut self) -> std::io::Result<u64> {
+        self.count_committed();
+        let start = |line: &SentLine| line.end.saturating_sub(line.size);
+        let from = self.under_way.front().map_or_else(|| self.sent(), start);
+        Ok(look(&self.file, "")?.size.saturating_sub(from))
+    }
+
     /// The lines that were committed since this was asked the last time.
     pub(super) fn take_committed(&mut self) -> CommittedLines {
         std::mem::take(&mut self.committed)
@@ -201,6 +219,9 @@ impl OpenSource {
         limit: u64,
     ) -> Result<SourceTurn, CliError> {
         let mut turn = SourceTurn::default();
+        if self.is_unsure {
+            self.fail();
+        }
         self.see_to_last(target, name).await?;
         let reading = || format!("reading {name}");
         let mut size = look(&self.file, name).doing(reading)?.size;
@@ -283,6 +304,8 @@ impl OpenSource {
         let Some(producer) = &self.producer else { return Ok(()) };
         let born = look(&self.file, name).doing(|| format!("reading {name}"))?.born;
         let mut offset = self.read - self.cutter.waiting() as u64;
+        // Until the last is taken (OS3).
+        self.is_unsure = true;
         while let Some(line) = self.cutter.line() {
             let start = offset;
             offset += line.size;
@@ -297,6 +320,7 @@ impl OpenSource {
             self.last = Some(taken.doing(|| sending(target, name))?);
             self.under_way.push_back(SentLine { end: offset, size: offset - start });
         }
+        self.is_unsure = false;
         Ok(())
     }
 
@@ -320,10 +344,12 @@ impl OpenSource {
         }
         let born = look(&self.file, name).doing(|| format!("reading {name}"))?.born;
         let cursor = cursor_at(born, self.key, &self.head, self.read, name);
+        self.is_unsure = true;
         let rest = self.cutter.take_rest();
         let taken = producer.enqueue_with_cursor(&rest, cursor).await;
         self.last = Some(taken.doing(|| sending(target, name))?);
         self.under_way.push_back(SentLine { end: self.read, size: rest.len() as u64 });
+        self.is_unsure = false;
         turn.is_busy = true;
         Ok(turn)
     }

@@ -219,7 +219,7 @@ impl ShipRun {
                 self.tell(|| format!("{from} is {to} now, and is read to its end"));
             }
             SourceNews::Lost { name, unread } => warn(&format!(
-                "{name} is gone, and its last {unread} bytes were not read: they are lost"
+                "{name} is gone, and its last {unread} bytes were not shipped: they are lost"
             )),
             SourceNews::InodeTwice { name, other } => warn(&format!(
                 "{name} is on another device than {other}, and has the same inode: it is not \
@@ -477,21 +477,77 @@ impl ShipRun {
         Ok(is_any)
     }
 
-    /// Waits until all that was sent is committed, and ends all openings.
+    /// Ends shipping: reads what is gone to its end (`is_well`; after a failure it only tells what
+    /// is lost of it), waits until all that was sent is committed, and ends all openings.
     ///
     /// # Errors
-    /// The first failure; lines that are not in the stream are still in their files.
-    pub(super) async fn close_all(&mut self) -> Result<(), CliError> {
-        let mut first = self.trouble.take().map_or(Ok(()), Err);
-        for (key, mut source) in std::mem::take(&mut self.open) {
+    /// The first failure; lines that are not in the stream are still in their files, or told of as
+    /// lost.
+    pub(super) async fn close_all(&mut self, is_well: bool) -> Result<(), CliError> {
+        let drained = if is_well { self.drain_gone().await } else { Ok(()) };
+        let mut first = drained.and(self.trouble.take().map_or(Ok(()), Err));
+        while let Some(key) = self.open.keys().next().copied() {
             let name = self.table.name(key);
-            if source.waiting() > 0 {
-                self.count.unfinished.insert(name.clone(), source.waiting());
+            let source = self.open.get_mut(&key).expect("its key was just found");
+            if source.unfinished() > 0 && !self.table.is_gone(key) {
+                self.count.unfinished.insert(name.clone(), source.unfinished());
             }
             let closed = source.close(&self.target, &name).await;
-            self.count_lines(key, source.take_committed());
+            let committed = source.take_committed();
+            self.count_lines(key, committed);
             first = first.and(closed);
+            self.tell_unshipped(key);
+            self.open.remove(&key);
         }
         first
+    }
+
+    /// Reads what is gone to its end, for nobody can open it again (ST3).
+    async fn drain_gone(&mut self) -> Result<(), CliError> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        // What was removed since the last list is gone too.
+        self.list()?;
+        self.table.end();
+        let mut is_told = false;
+        loop {
+            let is_gone = |key: &FileKey| self.table.is_gone(*key);
+            let gone: Vec<FileKey> = self.open.keys().copied().filter(is_gone).collect();
+            let Some(first) = gone.first() else { return Ok(()) };
+            if !is_told {
+                let name = self.table.name(*first);
+                let others = if gone.len() > 1 { " (and others)" } else { "" };
+                say(&format!(
+                    "{name}{others} is gone, and is read to its end first; a second signal ends \
+                     at once, and what is not in the stream then is lost"
+                ));
+                is_told = true;
+            }
+            let mut is_busy = false;
+            for key in gone {
+                is_busy |= self.turn(key).await?;
+            }
+            if !self.finish_some().await? && !is_busy {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+
+    /// Tells of what is open, is gone, and was not read to its end.
+    pub(super) fn tell_all_unshipped(&mut self) {
+        for key in self.open.keys().copied().collect::<Vec<_>>() {
+            self.tell_unshipped(key);
+        }
+    }
+
+    fn tell_unshipped(&mut self, key: FileKey) {
+        let Some(source) = self.open.get_mut(&key).filter(|_| self.table.is_gone(key)) else {
+            return;
+        };
+        let unread = source.unshipped().unwrap_or_default();
+        if unread > 0 {
+            self.tell_news(SourceNews::Lost { name: self.table.name(key), unread });
+        }
     }
 }

@@ -12,7 +12,8 @@
 //!   was read of it is committed; whoever waits is told of. What is not open and vanishes with
 //!   unread bytes is told of too.
 //! - ST3: an open file that vanished is finished once nothing came for a while, and all that was
-//!   read of it is committed. Nobody can open it again, so that it makes no room before.
+//!   read of it is committed. Nobody can open it again, so that it makes no room before. When
+//!   shipping ends, it is read to its end too, and who may still write to it is not waited for.
 //! - ST4: once means: as far as each file went when it was first seen, and no file of later.
 //! - ST5: of files that have one inode's number, on several devices, one is shipped for as long as
 //!   it is there: the producer is known by the inode, and says how far one file is.
@@ -152,11 +153,12 @@ pub(super) struct SourceTable {
     open_max: usize,
     is_once: bool,
     was_listed: bool,
+    is_ending: bool,
 }
 
 impl SourceTable {
     pub(super) fn new(open_max: usize, is_once: bool) -> Self {
-        Self { sources: BTreeMap::new(), open_max, is_once, was_listed: false }
+        Self { sources: BTreeMap::new(), open_max, is_once, was_listed: false, is_ending: false }
     }
 
     /// Takes in what the directory has now.
@@ -420,12 +422,17 @@ impl SourceTable {
         self.sources.get(&key).map(|source| source.seen.name.clone()).unwrap_or_default()
     }
 
+    /// Shipping ends: of what is gone, the end is where it is now (ST3).
+    pub(super) fn end(&mut self) {
+        self.is_ending = true;
+    }
+
     /// Open files that are to be closed for good, and whether each is gone (ST3) or, as it is read
     /// once, at its end.
     pub(super) fn finished(&self, now_ms: u64) -> Vec<(FileKey, bool)> {
         let is_over = |source: &&SourceEntry| match source.state {
             SourceState::Open { active_ms, is_busy, .. } if source.unread() == 0 => {
-                let is_silent = active_ms.saturating_add(FAREWELL_MS) <= now_ms;
+                let is_silent = self.is_ending || active_ms.saturating_add(FAREWELL_MS) <= now_ms;
                 self.is_once || source.is_gone && is_silent && !is_busy
             }
             _ => false,
