@@ -41,6 +41,8 @@ enum SourceLook {
     NotOurs,
     /// The stream has lines of that one under its inode's number, and it is there, too.
     OwnedBy(FileKey),
+    /// Its name has gone to another since the last list; the next one knows more.
+    Moved,
 }
 
 /// How the last look at the directory went.
@@ -252,6 +254,10 @@ impl ShipRun {
                     let news = self.table.yield_to(seen.key, owner);
                     self.tell_news(news.expect("it is there, and barred"));
                 }
+                Ok(SourceLook::Moved) => {
+                    let every_ms = u64::try_from(LOOK_EVERY.as_millis()).unwrap_or(u64::MAX);
+                    self.table.look_later(seen.key, now_ms.saturating_add(every_ms));
+                }
                 Err(error) => {
                     let failure = failure_of(&error, false);
                     self.failed_turns.add(seen.key, failure, self.now_ms());
@@ -281,8 +287,7 @@ impl ShipRun {
         }
         let reading = || format!("reading {name}");
         let Some(file) = self.directory.open(seen.key).doing(reading)? else {
-            // Its name is another's now.
-            return Ok(if is_wanted { SourceLook::At(0) } else { SourceLook::NotOurs });
+            return Ok(SourceLook::Moved);
         };
         let seen = look(&file, name).doing(reading)?;
         let head = read_head(&file, seen.size).doing(reading)?;
