@@ -346,6 +346,24 @@ fn a_begun_file_that_is_renamed_while_the_stream_is_asked_is_looked_at_under_its
     assert_eq!(ship.shipped(), "one\ntwo\nthree\n");
 }
 
+/// Found by a review: files of one run went to two streams, and came twice with the next run.
+#[test]
+fn a_stream_that_is_renamed_has_all_lines_of_the_run_and_one_that_is_removed_ends_it() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&[]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    ship.cell.ok(["mv", "/s", "/old"]);
+    ship.cell.ok(["create", "--layout", "stream", "/s"]);
+    ship.log("new.log", "two\n");
+    await_until("two lines", || ship.cell.ok(["cat", "/old"]).lines().count() == 2);
+    assert_eq!(ship.shipped(), "");
+    ship.cell.ok(["rm", "/old"]);
+    ship.log("third.log", "three\n");
+    let ended = following.child.0.wait().expect("it ends");
+    assert_eq!(ended.code(), Some(3), "{}", following.said());
+}
+
 #[test]
 fn a_line_without_its_end_waits_for_it() {
     let ship = Ship::new();

@@ -505,21 +505,19 @@ impl Cell {
         name: &str,
         options: ProducerOptions,
     ) -> Result<Producer, Error> {
-        if name.is_empty() || name.len() > PRODUCER_NAME_SIZE_MAX {
-            let why = format!("a producer's name has 1 to {PRODUCER_NAME_SIZE_MAX} bytes");
-            return Err(Error::invalid(why));
-        }
+        check_name(name)?;
         let file = self.open(path).await?;
         check_stream(path, &file)?;
         self.producer_of(file, name, options).await
     }
 
-    async fn producer_of(
+    pub(crate) async fn producer_of(
         &self,
         file: File,
         name: &str,
         options: ProducerOptions,
     ) -> Result<Producer, Error> {
+        check_name(name)?;
         let fails_if_locked = options.fails_if_locked;
         let mode = ProducerMode { fails_if_locked, ..ProducerMode::default() };
         let (id, name) = (file.entry().id, name.to_owned());
@@ -562,6 +560,13 @@ impl Cell {
         let (shared, epoch) = (Arc::new(shared), epoch.get());
         Ok(Producer { shared, epoch, cursor_gone, _file: file })
     }
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    if (1..=PRODUCER_NAME_SIZE_MAX).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("a producer's name has 1 to {PRODUCER_NAME_SIZE_MAX} bytes")))
 }
 
 /// Refuses whatever is no stream.

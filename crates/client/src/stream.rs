@@ -3,7 +3,7 @@
 use crate::cell::Cell;
 use crate::error::Error;
 use crate::file::File;
-use crate::producer::check_stream;
+use crate::producer::{Producer, ProducerOptions, check_stream};
 use crate::reader::{Reader, Tail};
 use crate::record_reader::RecordReader;
 use cairn_protocol::{
@@ -203,6 +203,19 @@ impl Stream {
     /// `NotFound` where that chunk of the stream has lost nothing.
     pub async fn skip_lost(&self, handle: ChunkHandle) -> Result<(), Error> {
         self.cell.ask(SkipLost { file: self.id(), handle }).await.map(drop)
+    }
+
+    /// Opens a producer of this stream, under whatever path it is by now; otherwise as
+    /// [`Cell::open_producer`].
+    ///
+    /// # Errors
+    /// `NotFound` where the file is gone; `Invalid` where the name is none.
+    pub async fn open_producer(
+        &self,
+        name: &str,
+        options: ProducerOptions,
+    ) -> Result<Producer, Error> {
+        self.cell.producer_of(self.file.clone(), name, options).await
     }
 
     /// The producers that have a name in the stream, in order of their names.

@@ -32,7 +32,9 @@ const PIECE_SIZE: u64 = 256 << 10;
 
 /// Where lines go.
 pub(super) struct ShipTarget {
+    /// What it was called when shipping began; for people.
     pub(super) to: RemotePath,
+    /// All of a run go to this one, also where its path is another's by now: the cursors are in it.
     pub(super) stream: Stream,
     /// What the producers' names begin with.
     pub(super) name: String,
@@ -358,8 +360,7 @@ impl OpenSource {
     async fn open_producer(&mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
         let before = target.so_far(self.key).await?;
         let producer_name = target.producer_name(self.key);
-        let cell = &target.to.cell;
-        let opened = cell.open_producer(&target.to.path, &producer_name, target.options).await;
+        let opened = target.stream.open_producer(&producer_name, target.options).await;
         let producer = opened.doing(|| sending(target, name))?;
         let (number, cursor) = producer.committed();
         let cursor = cursor.map(|it| (it.number.get(), text_of(&it.text)));
