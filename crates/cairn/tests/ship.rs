@@ -542,6 +542,34 @@ fn a_full_quota_is_told_of_once_and_tried_less_and_less_often_until_there_is_roo
     assert_eq!(ship.shipped(), format!("one\n{long}\n"));
 }
 
+/// Found by a review: the opening in vain let go of the cursor, and the file was shut out for good.
+#[test]
+fn a_file_whose_cursor_is_old_goes_on_after_appends_in_vain() {
+    let ship = Ship::to("/q/s");
+    ship.cell.ok(["settings", "cursors_kept_ms=1000"]);
+    ship.log("app.log", &numbered(1..6));
+    assert!(ship.once(&[]).status.success());
+    let producer = || ship.cell.json(&["producers", "/q/s"]);
+    await_until("its cursor is old", || producer()["age_ms"].as_u64() > Some(1_100));
+    ship.cell.ok(["quota", "set", "--bytes", "1000", "/q"]);
+    let mut following = ship.follow(&["--deadline", "5"]);
+    let long = "y".repeat(3000);
+    ship.log("app.log", &format!("{long}\n"));
+    let mut epochs = BTreeSet::new();
+    await_until("two tries", || {
+        epochs.insert(producer()["epoch"].to_string());
+        epochs.len() > 2
+    });
+    assert_eq!(following.said().lines().count(), 1, "told once: {}", following.said());
+    ship.cell.ok(["quota", "set", "--bytes", "1M", "/q"]);
+    ship.await_committed(6);
+    await_output(&following.err, "shipping goes on");
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    let told = fs::read_to_string(&following.out).expect("text");
+    assert!(told.contains("/q/s: 1 line ("), "what is there is counted: {told}");
+    assert_eq!(ship.shipped(), format!("{}{long}\n", numbered(1..6)));
+}
+
 #[test]
 fn a_second_one_fences_the_first_which_ends_and_each_line_is_there_once() {
     let ship = Ship::new();

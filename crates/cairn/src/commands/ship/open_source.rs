@@ -13,7 +13,7 @@
 use super::line_cutter::LineCutter;
 use super::log_directory::{look, read_at, read_head};
 use super::source_cursor::{
-    FileKey, HEAD_SIZE_MAX, ShippedSoFar, SourceCursor, SourceStart, StartUnknown,
+    FileKey, FileSeen, HEAD_SIZE_MAX, ShippedSoFar, SourceCursor, SourceStart, StartUnknown,
 };
 use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::exit_codes::Exit;
@@ -134,8 +134,8 @@ pub(super) struct OpenSource {
     /// Those that are, and that nobody has asked for yet.
     committed: CommittedLines,
     producer: Option<Producer>,
-    /// The last record that the producer had as it was opened.
-    opened_at: u64,
+    /// How far it is shipped, as the stream told last: of an old cursor it tells once.
+    so_far: ShippedSoFar,
     /// Of the last line that was sent: all are committed when it is.
     last: Option<PendingAppend>,
     /// What was sent may not be there: only an opening tells (OS1).
@@ -166,7 +166,7 @@ impl OpenSource {
             under_way: VecDeque::new(),
             committed: CommittedLines::default(),
             producer: None,
-            opened_at: 0,
+            so_far: ShippedSoFar::default(),
             last: None,
             is_unsure: false,
             is_in_long_line: false,
@@ -256,7 +256,7 @@ impl OpenSource {
         turn.is_busy |= self.read != before || self.last.is_some();
         (turn.offset, turn.size) = (self.read, size);
         let committed = self.producer.as_ref().map(|producer| producer.committed().0);
-        turn.is_committed = committed.is_some_and(|number| number > self.opened_at);
+        turn.is_committed = committed.is_some_and(|number| number > self.so_far.number);
         Ok(turn)
     }
 
@@ -356,20 +356,21 @@ impl OpenSource {
         Ok(turn)
     }
 
-    /// Opens the producer, and goes on behind what it has (OS1).
+    /// Opens the producer, and goes on behind what it has (OS1). Where nobody will know where that
+    /// is, it is not opened: each opening leaves an epoch behind (FT1).
     async fn open_producer(&mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
-        let before = target.so_far(self.key).await?;
+        self.so_far = target.so_far(self.key).await?.after(&self.so_far);
+        self.start(target, name)?;
         let producer_name = target.producer_name(self.key);
         let opened = target.stream.open_producer(&producer_name, target.options).await;
         let producer = opened.doing(|| sending(target, name))?;
         let (number, cursor) = producer.committed();
+        // From here on an epoch is spent, also where the rest of it fails.
+        self.producer = Some(producer);
         let cursor = cursor.map(|it| (it.number.get(), text_of(&it.text)));
-        let so_far = ShippedSoFar::opened(number, cursor, before);
-        let reading = || format!("reading {name}");
-        let seen = look(&self.file, name).doing(reading)?;
-        let head = read_head(&self.file, seen.size).doing(reading)?;
-        let start = so_far.start(&seen, &head);
-        let start = start.map_err(|why| unknown_start(&why, name, target, self.key))?;
+        let changed_ms = self.so_far.changed_ms;
+        self.so_far = ShippedSoFar { number, cursor, changed_ms }.after(&self.so_far);
+        let (seen, head, start) = self.start(target, name)?;
         if let SourceStart::Truncated { shipped } = start {
             tell_truncated(name, shipped, seen.size);
         }
@@ -378,9 +379,22 @@ impl OpenSource {
         self.under_way.clear();
         let known = usize::try_from(start.offset()).unwrap_or(HEAD_SIZE_MAX).min(head.len());
         self.go_to(start.offset(), head[..known].to_vec());
-        (self.producer, self.opened_at) = (Some(producer), number);
         self.is_unsure = false;
         Ok(())
+    }
+
+    /// Where the file goes on, as far as it is known, and how the file is.
+    fn start(
+        &self,
+        target: &ShipTarget,
+        name: &str,
+    ) -> Result<(FileSeen, Vec<u8>, SourceStart), CliError> {
+        let reading = || format!("reading {name}");
+        let seen = look(&self.file, name).doing(reading)?;
+        let head = read_head(&self.file, seen.size).doing(reading)?;
+        let start = self.so_far.start(&seen, &head);
+        let start = start.map_err(|why| unknown_start(&why, name, target, self.key))?;
+        Ok((seen, head, start))
     }
 
     /// Whether all that was sent is committed, as far as is known by now.

@@ -56,13 +56,10 @@ enum LastList {
     Gone(CliError),
 }
 
-/// How far it came that failed.
-fn failure_of(error: &CliError, was_open: bool) -> TurnFailure {
-    match error.exit() {
-        Exit::Local | Exit::Usage => TurnFailure::OfFile,
-        _ if was_open => TurnFailure::InVain,
-        _ => TurnFailure::Unopened,
-    }
+/// What failed; `is_in_vain` where a producer had been opened for it.
+fn failure_of(error: &CliError, is_in_vain: bool) -> TurnFailure {
+    let is_of_file = matches!(error.exit(), Exit::Local | Exit::Usage);
+    TurnFailure { is_of_file, is_in_vain }
 }
 
 pub(super) struct ShipRun {
@@ -382,7 +379,7 @@ impl ShipRun {
         let Some(source) = self.open.get_mut(&key) else { return self.take_failure(key, error) };
         let failure = failure_of(&error, source.fail());
         // A file that cannot be read would keep its place for ever.
-        if source.is_unsure() || failure != TurnFailure::OfFile {
+        if source.is_unsure() || !failure.is_of_file {
             self.table.failed(key);
         }
         self.failed_turns.add(key, failure, self.now_ms());
@@ -424,7 +421,7 @@ impl ShipRun {
             error.exit(),
             Exit::Unreachable | Exit::NotNow | Exit::Unknown | Exit::Full | Exit::Quota
         );
-        if failure_of(&error, false) == TurnFailure::OfFile {
+        if failure_of(&error, false).is_of_file {
             if self.told.insert(key) {
                 error.tell();
             }

@@ -164,12 +164,13 @@ impl SourceCursor {
 }
 
 impl ShippedSoFar {
-    /// As the opening of the producer has told, and as it stood right before that: an opening lets
-    /// go of a cursor that is old (R47), and a file may be quiet for months. That cursor still says
-    /// how far the file is, as long as it belongs to the last record that there is.
-    pub(super) fn opened(number: u64, cursor: Option<(u64, String)>, before: Self) -> Self {
-        let last = before.cursor.filter(|(of, _)| *of == number);
-        Self { number, cursor: cursor.or(last), changed_ms: before.changed_ms }
+    /// As the stream tells now, and as it stood `before`: an opening lets go of a cursor that is old
+    /// (R47), and a file may be quiet for months. That cursor still says how far the file is, as
+    /// long as it belongs to the last record that there is: after openings in vain too.
+    pub(super) fn after(self, before: &Self) -> Self {
+        let Self { number, cursor, changed_ms } = self;
+        let last = before.cursor.as_ref().filter(|(of, _)| *of == number);
+        Self { number, cursor: cursor.or_else(|| last.cloned()), changed_ms }
     }
 
     /// Where the file goes on that this producer is for, with `head` as its first bytes.
@@ -272,13 +273,15 @@ mod tests {
     #[test]
     fn a_cursor_that_goes_as_its_producer_is_opened_counts_where_nothing_came_meanwhile() {
         let (before, file) = (so_far(&cursor(8, Some(5))), seen(14, Some(5)));
-        let opened = ShippedSoFar::opened(2, None, before.clone());
+        let told = |number, cursor| ShippedSoFar { number, cursor, changed_ms: None };
+        let opened = told(2, None).after(&before);
         assert_eq!(opened.start(&file, BYTES), Ok(SourceStart::Behind(8)), "quiet for months");
-        let other = ShippedSoFar::opened(3, None, before.clone());
+        let again = told(2, None).after(&opened);
+        assert_eq!(again.start(&file, BYTES), Ok(SourceStart::Behind(8)), "it was in vain");
+        let other = told(3, None).after(&before);
         let why = Err(StartUnknown::CursorGone { number: 3 });
         assert_eq!(other.start(&file, BYTES), why);
-        let newer = Some((3, cursor(14, Some(5)).text()));
-        let newer = ShippedSoFar::opened(3, newer, before);
+        let newer = told(3, Some((3, cursor(14, Some(5)).text()))).after(&before);
         assert_eq!(newer.start(&file, BYTES), Ok(SourceStart::Behind(14)));
     }
 
