@@ -90,6 +90,9 @@ impl Exit {
     }
 }
 
+/// What a person can do where a stream has no such producer: [`advice`] is that of paths.
+pub(crate) const PRODUCER_ADVICE: &str = "'cairn producers' shows which there are";
+
 /// What a person can do about a failure that a cell reported.
 pub(crate) fn advice(code: ErrorCode, outcome: Outcome) -> &'static str {
     match code {

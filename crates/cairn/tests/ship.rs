@@ -570,6 +570,33 @@ fn a_file_whose_cursor_is_old_goes_on_after_appends_in_vain() {
     assert_eq!(ship.shipped(), format!("{}{long}\n", numbered(1..6)));
 }
 
+/// Found by a review: it ended the command, with a hint to look for a path.
+#[test]
+fn a_producer_that_is_forgotten_while_it_is_open_begins_its_file_anew_and_that_is_told() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&[]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    let name = ship.cell.json(&["producers", "/s"])["producer"].clone();
+    ship.cell.ok(["producers", "/s", "forget", name.as_str().expect("a name")]);
+    ship.log("app.log", "two\n");
+    ship.log("other.log", "three\n");
+    await_output(&following.err, "the producer of app.log was forgotten: it is shipped from its");
+    ship.await_committed(3);
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    assert_eq!(following.said().lines().count(), 1, "{}", following.said());
+    let shipped = ship.shipped();
+    let mut lines: Vec<&str> = shipped.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["one", "one", "three", "two"]);
+    judge(&Row {
+        what: "a producer that there is none of",
+        done: ship.cell.run(["producers", "/s", "forget", "nobody"]),
+        code: 3,
+        says: &["no such producer", "'cairn producers' shows which there are"],
+    });
+}
+
 #[test]
 fn a_second_one_fences_the_first_which_ends_and_each_line_is_there_once() {
     let ship = Ship::new();

@@ -2,6 +2,7 @@
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::touch::wall_time;
+use crate::exit_codes::{Exit, PRODUCER_ADVICE};
 use crate::output::{Output, Table, span_text};
 use crate::session::{RemotePath, Session};
 use cairn_client::ProducerStatus;
@@ -43,7 +44,8 @@ pub(crate) async fn run(
         Some(ProducersVerb::Forget { name }) => {
             let doing = || format!("forgetting the producer {name} of {place}");
             let stream = place.cell.open_stream(&place.path).await.doing(doing)?;
-            stream.forget_producer(&name).await.doing(doing)?;
+            let forgotten = stream.forget_producer(&name).await.doing(doing);
+            forgotten.map_err(|error| error.advising(Exit::NotFound, PRODUCER_ADVICE))?;
             let value = json!({ "path": place.path.as_str(), "forgotten": name });
             output.done(false, &value, String::new)
         }

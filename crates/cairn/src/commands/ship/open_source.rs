@@ -16,7 +16,7 @@ use super::source_cursor::{
     FileKey, FileSeen, HEAD_SIZE_MAX, ShippedSoFar, SourceCursor, SourceStart, StartUnknown,
 };
 use crate::cli_error::{Cause, CliError, Doing, warn};
-use crate::exit_codes::Exit;
+use crate::exit_codes::{Exit, PRODUCER_ADVICE};
 use crate::session::RemotePath;
 use bytes::Bytes;
 use cairn_client::{PendingAppend, Producer, ProducerOptions, Stream};
@@ -319,7 +319,7 @@ impl OpenSource {
             }
             self.is_in_long_line = line.is_part;
             let taken = producer.enqueue_with_cursor(line.bytes, cursor).await;
-            self.last = Some(taken.doing(|| sending(target, name))?);
+            self.last = Some(sent(taken, target, name)?);
             self.under_way.push_back(SentLine { end: offset, size: offset - start });
         }
         self.is_unsure = false;
@@ -349,7 +349,7 @@ impl OpenSource {
         self.is_unsure = true;
         let rest = self.cutter.take_rest();
         let taken = producer.enqueue_with_cursor(&rest, cursor).await;
-        self.last = Some(taken.doing(|| sending(target, name))?);
+        self.last = Some(sent(taken, target, name)?);
         self.under_way.push_back(SentLine { end: self.read, size: rest.len() as u64 });
         self.is_unsure = false;
         turn.is_busy = true;
@@ -359,17 +359,18 @@ impl OpenSource {
     /// Opens the producer, and goes on behind what it has (OS1). Where nobody will know where that
     /// is, it is not opened: each opening leaves an epoch behind (FT1).
     async fn open_producer(&mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
-        self.so_far = target.so_far(self.key).await?.after(&self.so_far);
+        let so_far = target.so_far(self.key).await?.after(&self.so_far);
+        if so_far.number == 0 && self.so_far.number > 0 {
+            warn(&format!("the producer of {name} was forgotten: it is shipped from its start"));
+        }
+        self.so_far = so_far;
         self.start(target, name)?;
         let producer_name = target.producer_name(self.key);
         let opened = target.stream.open_producer(&producer_name, target.options).await;
         let producer = opened.doing(|| sending(target, name))?;
-        let (number, cursor) = producer.committed();
         // From here on an epoch is spent, also where the rest of it fails.
         self.producer = Some(producer);
-        let cursor = cursor.map(|it| (it.number.get(), text_of(&it.text)));
-        let changed_ms = self.so_far.changed_ms;
-        self.so_far = ShippedSoFar { number, cursor, changed_ms }.after(&self.so_far);
+        self.note_committed();
         let (seen, head, start) = self.start(target, name)?;
         if let SourceStart::Truncated { shipped } = start {
             tell_truncated(name, shipped, seen.size);
@@ -381,6 +382,15 @@ impl OpenSource {
         self.go_to(start.offset(), head[..known].to_vec());
         self.is_unsure = false;
         Ok(())
+    }
+
+    /// Takes in how far the open producer is.
+    fn note_committed(&mut self) {
+        let Some(producer) = &self.producer else { return };
+        let (number, cursor) = producer.committed();
+        let cursor = cursor.map(|it| (it.number.get(), text_of(&it.text)));
+        let changed_ms = self.so_far.changed_ms;
+        self.so_far = ShippedSoFar { number, cursor, changed_ms }.after(&self.so_far);
     }
 
     /// Where the file goes on, as far as it is known, and how the file is.
@@ -408,7 +418,7 @@ impl OpenSource {
             None => Ok(()),
             Some(told) => {
                 self.last = None;
-                told.map(drop).doing(|| sending(target, name))
+                sent(told, target, name).map(drop)
             }
         }
     }
@@ -416,6 +426,7 @@ impl OpenSource {
     /// What was sent is not known to be there; the next turn finds out. Whether the producer was
     /// open.
     pub(super) fn fail(&mut self) -> bool {
+        self.note_committed();
         let was_open = self.producer.is_some();
         self.is_unsure |= was_open || self.last.is_some();
         (self.producer, self.last) = (None, None);
@@ -431,8 +442,8 @@ impl OpenSource {
         let flushed = producer.flush().await;
         self.count_committed();
         let producer = self.producer.take().expect("it was there");
-        flushed.doing(|| sending(target, name))?;
-        producer.close().await.doing(|| sending(target, name))
+        sent(flushed, target, name)?;
+        sent(producer.close().await, target, name)
     }
 }
 
@@ -442,6 +453,16 @@ fn cursor_at(born: Option<u64>, key: FileKey, head: &[u8], offset: u64, name: &s
     let name = name.to_owned();
     let cursor = SourceCursor { key, born, head_size, head_sum, offset, name };
     Bytes::from(cursor.text())
+}
+
+/// What an open producer answered: one that is unknown is not looked for among paths.
+fn sent<T>(
+    answer: Result<T, cairn_client::Error>,
+    target: &ShipTarget,
+    name: &str,
+) -> Result<T, CliError> {
+    let answer = answer.doing(|| sending(target, name));
+    answer.map_err(|error| error.advising(Exit::NotFound, PRODUCER_ADVICE))
 }
 
 fn sending(target: &ShipTarget, name: &str) -> String {

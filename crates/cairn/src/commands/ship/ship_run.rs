@@ -378,11 +378,16 @@ impl ShipRun {
     fn failed_turn(&mut self, key: FileKey, error: CliError) -> Result<(), CliError> {
         let Some(source) = self.open.get_mut(&key) else { return self.take_failure(key, error) };
         let failure = failure_of(&error, source.fail());
+        let is_forgotten = error.exit() == Exit::NotFound && failure.is_in_vain;
         // A file that cannot be read would keep its place for ever.
         if source.is_unsure() || !failure.is_of_file {
             self.table.failed(key);
         }
         self.failed_turns.add(key, failure, self.now_ms());
+        if is_forgotten && !self.is_once {
+            // The next opening tells, also whether it is the stream itself that is gone.
+            return Ok(());
+        }
         self.take_failure(key, error)?;
         // Of what is shipped once, nothing is tried again.
         if self.is_once {
