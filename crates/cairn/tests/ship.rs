@@ -297,6 +297,26 @@ fn a_second_signal_ends_it_at_once_and_what_is_lost_of_a_file_that_is_gone_is_to
     assert!(!said.contains("stays.log"), "{said}");
 }
 
+/// Found by a review: in a stream of bytes the next producer's line was glued to it.
+#[test]
+fn a_last_line_without_a_newline_is_a_line_in_a_stream_of_bytes_too() {
+    let ship = Ship::new();
+    ship.cell.ok(["create", "--layout", "stream", "--content", "bytes", "/b"]);
+    let ship = Ship { stream: "/b", ..ship };
+    let mut following = ship.follow(&[]);
+    let lines = |text: &str| ship.shipped() == text;
+    ship.log("a.log", "one\n");
+    await_until("the first line", || lines("one\n"));
+    ship.log("a.log", "two");
+    fs::remove_file(ship.at("a.log")).expect("removes");
+    await_until("the rest of a file that is gone", || lines("one\ntwo\n"));
+    ship.log("b.log", "three\n");
+    await_until("the other file", || lines("one\ntwo\nthree\n"));
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    let told = fs::read_to_string(&following.out).expect("text");
+    assert!(told.contains("/b: 3 lines (13)"), "as many bytes as the files had: {told}");
+}
+
 #[test]
 fn a_renamed_file_is_read_to_its_end_after_a_restart_though_its_name_is_not_asked_for() {
     let ship = Ship::new();

@@ -194,7 +194,7 @@ async fn target(to: RemotePath, name: String, open_max: usize) -> Result<ShipTar
     let buffer_size = (BUFFERS_SIZE_MAX / open_max).clamp(1 << 20, 16 << 20);
     let options = ProducerOptions { buffer_size, ..ProducerOptions::default() };
     let size_max = usize::try_from(to.cell.info().config.append_size_max()).unwrap_or(usize::MAX);
-    // Of three bytes a record's frame may make four.
+    // Of three bytes a record's frame may make four. A newline may come on top (`send_rest`).
     let line_size_max = (size_max.min(options.bundle_size) / 4 * 3).saturating_sub(256).max(1);
     let keeps_newline = file.entry().content != Content::Records;
     Ok(ShipTarget { to, stream, name, options, line_size_max, keeps_newline })

@@ -347,10 +347,15 @@ impl OpenSource {
         let born = look(&self.file, name).doing(|| format!("reading {name}"))?.born;
         let cursor = cursor_at(born, self.key, &self.head, self.read, name);
         self.is_unsure = true;
-        let rest = self.cutter.take_rest();
+        let mut rest = self.cutter.take_rest();
+        let size = rest.len() as u64;
+        // What another producer appends next would be of the same line.
+        if target.keeps_newline {
+            rest.push(b'\n');
+        }
         let taken = producer.enqueue_with_cursor(&rest, cursor).await;
         self.last = Some(sent(taken, target, name)?);
-        self.under_way.push_back(SentLine { end: self.read, size: rest.len() as u64 });
+        self.under_way.push_back(SentLine { end: self.read, size });
         self.is_unsure = false;
         turn.is_busy = true;
         Ok(turn)
