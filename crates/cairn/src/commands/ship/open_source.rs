@@ -13,7 +13,8 @@
 use super::line_cutter::LineCutter;
 use super::log_directory::{look, read_at, read_head};
 use super::source_cursor::{
-    FileKey, FileSeen, HEAD_SIZE_MAX, ShippedSoFar, SourceCursor, SourceStart, StartUnknown,
+    BytesSum, FileBytes, FileKey, FileSeen, HEAD_SIZE_MAX, ShippedSoFar, SourceCursor, SourceStart,
+    StartUnknown, TAIL_SIZE_MAX, tail_size,
 };
 use crate::cli_error::{Cause, CliError, Doing, warn};
 use crate::exit_codes::{Exit, PRODUCER_ADVICE};
@@ -84,13 +85,21 @@ pub(super) fn unknown_start(
     CliError::new(format!("shipping {name}"), Cause::new(Exit::Usage, why.to_string(), advice))
 }
 
-/// Tells of a file that was cut short, and what it can cost.
-pub(super) fn tell_truncated(name: &str, shipped: u64, size: u64) {
+/// Tells of a file that is begun anew, and what that can cost.
+pub(super) fn tell_begun_anew(name: &str, start: SourceStart, size: u64) {
+    let (what, shipped) = match start {
+        SourceStart::Truncated { shipped } => ("shrank, or was written anew in its place", shipped),
+        SourceStart::Replaced { shipped } => {
+            ("was cut short and has grown again, or was written anew in its place", shipped)
+        }
+        SourceStart::New | SourceStart::Behind(_) | SourceStart::InodeUsedAgain => return,
+    };
     warn(&format!(
-        "{name} shrank, or was written anew in its place ({shipped} bytes of it were shipped, it \
-         has {size} now): it is shipped from its start; lines that were written to it since the \
-         last look are lost, and a copy of it with a name that is asked for (copytruncate) is \
-         shipped as another file, so that its lines are in the stream twice; rotate by renaming"
+        "{name} {what} ({shipped} bytes of it were shipped, it has {size} now): it is shipped from \
+         its start; lines that were shipped of it and that it still has, as after a power loss of \
+         this machine, are in the stream twice, and so are those of a copy with a name that is \
+         asked for (copytruncate); lines that were cut away and not shipped are lost; rotate by \
+         renaming"
     ));
 }
 
@@ -128,6 +137,8 @@ pub(super) struct OpenSource {
     cutter: LineCutter,
     /// Its first bytes, of what was read.
     head: Vec<u8>,
+    /// Its last bytes, of what was sent.
+    tail: Vec<u8>,
     read: u64,
     /// Lines that are not known to be committed, in order.
     under_way: VecDeque<SentLine>,
@@ -162,6 +173,7 @@ impl OpenSource {
             file,
             cutter,
             head,
+            tail: Vec::new(),
             read: offset,
             under_way: VecDeque::new(),
             committed: CommittedLines::default(),
@@ -273,8 +285,8 @@ impl OpenSource {
     }
 
     fn truncated(&mut self, name: &str, size: u64) {
-        tell_truncated(name, self.sent(), size);
-        self.go_to(0, Vec::new());
+        tell_begun_anew(name, SourceStart::Truncated { shipped: self.sent() }, size);
+        self.go_to(0, Vec::new(), Vec::new());
         // No cursor of the new bytes will say what became of these.
         self.count_up_to(u64::MAX);
     }
@@ -296,9 +308,9 @@ impl OpenSource {
         }
     }
 
-    fn go_to(&mut self, offset: u64, head: Vec<u8>) {
+    fn go_to(&mut self, offset: u64, head: Vec<u8>, tail: Vec<u8>) {
         self.cutter.clear();
-        (self.read, self.head) = (offset, head);
+        (self.read, self.head, self.tail) = (offset, head, tail);
     }
 
     async fn send_lines(&mut self, target: &ShipTarget, name: &str) -> Result<(), CliError> {
@@ -311,7 +323,9 @@ impl OpenSource {
         while let Some(line) = self.cutter.line() {
             let start = offset;
             offset += line.size;
-            let cursor = cursor_at(born, self.key, &self.head, offset, name);
+            let newline: &[u8] = if line.size > line.bytes.len() as u64 { b"\n" } else { b"" };
+            grow_tail(&mut self.tail, &[line.bytes, newline]);
+            let cursor = cursor_at(born, self.key, (&self.head, &self.tail), offset, name);
             if line.is_part && !self.is_in_long_line {
                 let limit = target.line_size_max;
                 let why = format!("is longer than {limit} bytes: it goes as several records");
@@ -345,10 +359,11 @@ impl OpenSource {
             return Ok(turn);
         }
         let born = look(&self.file, name).doing(|| format!("reading {name}"))?.born;
-        let cursor = cursor_at(born, self.key, &self.head, self.read, name);
         self.is_unsure = true;
         let mut rest = self.cutter.take_rest();
         let size = rest.len() as u64;
+        grow_tail(&mut self.tail, &[&rest]);
+        let cursor = cursor_at(born, self.key, (&self.head, &self.tail), self.read, name);
         // What another producer appends next would be of the same line.
         if target.keeps_newline {
             rest.push(b'\n');
@@ -377,14 +392,13 @@ impl OpenSource {
         self.producer = Some(producer);
         self.note_committed();
         let (seen, head, start) = self.start(target, name)?;
-        if let SourceStart::Truncated { shipped } = start {
-            tell_truncated(name, shipped, seen.size);
-        }
+        tell_begun_anew(name, start, seen.size);
         // What is not there is sent anew.
         self.count_up_to(start.offset());
         self.under_way.clear();
         let known = usize::try_from(start.offset()).unwrap_or(HEAD_SIZE_MAX).min(head.len());
-        self.go_to(start.offset(), head[..known].to_vec());
+        let tail = tail_before(&self.file, start.offset()).doing(|| format!("reading {name}"))?;
+        self.go_to(start.offset(), head[..known].to_vec(), tail);
         self.is_unsure = false;
         Ok(())
     }
@@ -404,10 +418,8 @@ impl OpenSource {
         target: &ShipTarget,
         name: &str,
     ) -> Result<(FileSeen, Vec<u8>, SourceStart), CliError> {
-        let reading = || format!("reading {name}");
-        let seen = look(&self.file, name).doing(reading)?;
-        let head = read_head(&self.file, seen.size).doing(reading)?;
-        let start = self.so_far.start(&seen, &head);
+        let found = start_of(&self.so_far, &self.file, name);
+        let (seen, head, start) = found.doing(|| format!("reading {name}"))?;
         let start = start.map_err(|why| unknown_start(&why, name, target, self.key))?;
         Ok((seen, head, start))
     }
@@ -452,12 +464,50 @@ impl OpenSource {
     }
 }
 
-fn cursor_at(born: Option<u64>, key: FileKey, head: &[u8], offset: u64, name: &str) -> Bytes {
+/// What is committed with the line that ends at `offset`: the file's first bytes, and the last ones
+/// before that.
+fn cursor_at(
+    born: Option<u64>,
+    key: FileKey,
+    (head, tail): (&[u8], &[u8]),
+    offset: u64,
+    name: &str,
+) -> Bytes {
     let head_size = usize::try_from(offset).unwrap_or(HEAD_SIZE_MAX).min(head.len());
-    let head_sum = crc32c(&head[..head_size]);
+    let (head, tail_sum) = (BytesSum::of(&head[..head_size]), Some(crc32c(tail)));
     let name = name.to_owned();
-    let cursor = SourceCursor { key, born, head_size, head_sum, offset, name };
-    Bytes::from(cursor.text())
+    Bytes::from(SourceCursor { key, born, head, offset, tail_sum, name }.text())
+}
+
+/// Where a file goes on that is shipped so far, how it is now, and its first bytes.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub(super) fn start_of(
+    so_far: &ShippedSoFar,
+    file: &File,
+    name: &str,
+) -> std::io::Result<(FileSeen, Vec<u8>, Result<SourceStart, StartUnknown>)> {
+    let seen = look(file, name)?;
+    let head = read_head(file, seen.size)?;
+    let (from, size) = so_far.tail_place();
+    let tail = read_at(file, from, size)?;
+    let start = so_far.start(&seen, FileBytes { head: &head, tail: &tail });
+    Ok((seen, head, start))
+}
+
+/// The last bytes before an offset that a cursor's sum covers.
+fn tail_before(file: &File, offset: u64) -> std::io::Result<Vec<u8>> {
+    let size = tail_size(offset);
+    read_at(file, offset - size as u64, size)
+}
+
+/// What was sent last is its end from now on.
+fn grow_tail(tail: &mut Vec<u8>, parts: &[&[u8]]) {
+    for part in parts {
+        tail.extend_from_slice(&part[part.len().saturating_sub(TAIL_SIZE_MAX)..]);
+    }
+    tail.drain(..tail.len().saturating_sub(TAIL_SIZE_MAX));
 }
 
 /// What an open producer answered: one that is unknown is not looked for among paths.

@@ -1,9 +1,9 @@
 //! Shipping at work: the table says what is to be done, and the sources do it.
 
 use super::failed_turns::{FailedTurns, PAUSE_MAX_MS, PAUSE_MS, TurnFailure};
-use super::log_directory::{LogDirectory, look, read_head};
+use super::log_directory::LogDirectory;
 use super::open_source::{
-    CommittedLines, OpenSource, ShipTarget, SourceTurn, tell_truncated, unknown_start,
+    CommittedLines, OpenSource, ShipTarget, SourceTurn, start_of, tell_begun_anew, unknown_start,
 };
 use super::source_cursor::{FileKey, FileSeen, SourceStart};
 use super::source_table::{ListedFile, SourceNews, SourceTable};
@@ -286,19 +286,19 @@ impl ShipRun {
         let Some(file) = self.directory.open(seen.key).doing(reading)? else {
             return Ok(SourceLook::Moved);
         };
-        let seen = look(&file, name).doing(reading)?;
-        let head = read_head(&file, seen.size).doing(reading)?;
-        match so_far.start(&seen, &head) {
+        let (seen, _, start) = start_of(&so_far, &file, name).doing(reading)?;
+        match start {
             Ok(SourceStart::Behind(offset)) => Ok(SourceLook::At(offset)),
-            _ if !is_wanted => Ok(SourceLook::NotOurs),
-            Ok(SourceStart::New | SourceStart::InodeUsedAgain) => Ok(SourceLook::At(0)),
-            // Where there is something to read, the opening tells.
-            Ok(SourceStart::Truncated { shipped }) => {
+            // Where there is something to read, the opening tells. Also under a name that is not
+            // asked for: what was begun may lack lines in the stream (SC4).
+            Ok(start @ (SourceStart::Truncated { .. } | SourceStart::Replaced { .. })) => {
                 if seen.size == 0 {
-                    tell_truncated(name, shipped, seen.size);
+                    tell_begun_anew(name, start, seen.size);
                 }
                 Ok(SourceLook::At(0))
             }
+            _ if !is_wanted => Ok(SourceLook::NotOurs),
+            Ok(SourceStart::New | SourceStart::InodeUsedAgain) => Ok(SourceLook::At(0)),
             Err(why) => Err(unknown_start(&why, name, &self.target, seen.key)),
         }
     }
