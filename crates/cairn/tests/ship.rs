@@ -317,6 +317,29 @@ fn a_last_line_without_a_newline_is_a_line_in_a_stream_of_bytes_too() {
     assert!(told.contains("/b: 3 lines (13)"), "as many bytes as the files had: {told}");
 }
 
+/// It asked again and again, without a pause, and heard no signal before the deadline.
+#[test]
+fn signals_end_it_while_what_it_sent_is_under_way() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&["--deadline", "85"]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    ship.cell.masters[0].signal(Signal::STOP).expect("stops");
+    ship.log("app.log", "two\n");
+    let mut looks = 0;
+    await_until("many looks", || {
+        looks += 1;
+        looks == 100
+    });
+    let since = Instant::now();
+    await_until("the end", || {
+        following.interrupt();
+        following.child.0.try_wait().expect("can be asked").is_some()
+    });
+    assert!(since.elapsed() < Duration::from_secs(40), "{:?}", since.elapsed());
+    ship.cell.masters[0].signal(Signal::CONT).expect("goes on");
+}
+
 #[test]
 fn a_renamed_file_is_read_to_its_end_after_a_restart_though_its_name_is_not_asked_for() {
     let ship = Ship::new();

@@ -111,6 +111,8 @@ pub(super) struct SourceTurn {
     pub(super) size: u64,
     /// Something was read, or is under way.
     pub(super) is_busy: bool,
+    /// There may be more to be read at once.
+    pub(super) is_reading: bool,
     /// Something was committed since the producer was opened.
     pub(super) is_committed: bool,
 }
@@ -265,7 +267,8 @@ impl OpenSource {
             }
         }
         self.count_committed();
-        turn.is_busy |= self.read != before || self.last.is_some();
+        turn.is_reading = turn.is_busy || self.read != before;
+        turn.is_busy = turn.is_reading || self.last.is_some();
         (turn.offset, turn.size) = (self.read, size);
         let committed = self.producer.as_ref().map(|producer| producer.committed().0);
         turn.is_committed = committed.is_some_and(|number| number > self.so_far.number);

@@ -16,10 +16,21 @@ use std::time::{Duration, Instant};
 
 /// From one look at the directory to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// From one look at what is under way to the next, where nothing else is to be done.
+const UNDER_WAY_EVERY: Duration = Duration::from_millis(5);
 
 /// Tells on stderr what is going on.
 pub(super) fn say(text: &str) {
     stderr::say(format_args!("cairn: {}", one_line(text)));
+}
+
+/// Lets others have their turn, signals among them.
+async fn wait(pause: Duration) {
+    if pause.is_zero() {
+        tokio::task::yield_now().await;
+    } else {
+        tokio::time::sleep(pause).await;
+    }
 }
 
 /// What was shipped.
@@ -135,10 +146,8 @@ impl ShipRun {
                 self.look_at_new().await?;
                 self.change_slots().await?;
             }
-            let mut is_busy = false;
-            for key in self.open.keys().copied().collect::<Vec<_>>() {
-                is_busy |= self.turn(key).await?;
-            }
+            let all = self.open.keys().copied().collect();
+            let pause = self.turns(all).await?;
             let is_finished = self.finish_some().await?;
             self.end_trouble();
             if let LastList::Gone(error) = &self.last_list
@@ -151,10 +160,24 @@ impl ShipRun {
             }
             if is_finished && self.is_once {
                 listed_at = None;
-            } else if !is_busy {
-                tokio::time::sleep(LOOK_EVERY).await;
+            } else {
+                wait(pause).await;
             }
         }
+    }
+
+    /// The turns of these; how long nothing is to be done then. Never again and again without a
+    /// pause: signals are listened for while this waits.
+    async fn turns(&mut self, keys: Vec<FileKey>) -> Result<Duration, CliError> {
+        let mut pause = LOOK_EVERY;
+        for key in keys {
+            pause = pause.min(match self.turn(key).await? {
+                Some(SourceTurn { is_reading: true, .. }) => Duration::ZERO,
+                Some(SourceTurn { is_busy: true, .. }) => UNDER_WAY_EVERY,
+                _ => LOOK_EVERY,
+            });
+        }
+        Ok(pause)
     }
 
     /// Takes in what the directory has now.
@@ -350,14 +373,14 @@ impl ShipRun {
         Ok(())
     }
 
-    /// One file's turn; whether it has anything under way.
-    async fn turn(&mut self, key: FileKey) -> Result<bool, CliError> {
+    /// One file's turn, where it had one that did not fail.
+    async fn turn(&mut self, key: FileKey) -> Result<Option<SourceTurn>, CliError> {
         let now_ms = self.now_ms();
         if !self.failed_turns.is_due(key, now_ms) {
-            return Ok(false);
+            return Ok(None);
         }
         let (name, limit) = (self.table.name(key), self.table.limit(key));
-        let Some(source) = self.open.get_mut(&key) else { return Ok(false) };
+        let Some(source) = self.open.get_mut(&key) else { return Ok(None) };
         match source.turn(&self.target, &name, limit).await {
             Ok(turn) => {
                 // Of what is gone the last line is still to come, without its newline.
@@ -366,11 +389,11 @@ impl ShipRun {
                     self.failed_turns.well(key);
                 }
                 self.take_turn(key, turn);
-                Ok(turn.is_busy)
+                Ok(Some(turn))
             }
             Err(error) => {
                 self.failed_turn(key, error)?;
-                Ok(false)
+                Ok(None)
             }
         }
     }
@@ -531,12 +554,9 @@ impl ShipRun {
                 ));
                 is_told = true;
             }
-            let mut is_busy = false;
-            for key in gone {
-                is_busy |= self.turn(key).await?;
-            }
-            if !self.finish_some().await? && !is_busy {
-                tokio::time::sleep(LOOK_EVERY).await;
+            let pause = self.turns(gone).await?;
+            if !self.finish_some().await? {
+                wait(pause).await;
             }
         }
     }
