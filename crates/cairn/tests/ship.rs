@@ -340,6 +340,35 @@ fn signals_end_it_while_what_it_sent_is_under_way() {
     ship.cell.masters[0].signal(Signal::CONT).expect("goes on");
 }
 
+/// Found by a review: the directory was not looked at while the cell was asked about another file.
+#[test]
+fn a_file_that_came_and_went_while_the_cell_was_away_is_shipped() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&["--deadline", "80"]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    ship.cell.masters[0].signal(Signal::STOP).expect("stops");
+    let opened = |name: &str| {
+        let all = fs::read_dir(format!("/proc/{}/fd", following.child.0.id())).expect("it runs");
+        let mut all = all.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        all.any(|path| path.ends_with(Path::new("logs").join(name)))
+    };
+    // The cell is asked about this one, and does not answer.
+    ship.log("first.log", "two\n");
+    await_until("the first is open", || opened("first.log"));
+    ship.log("short.log", "three\n");
+    await_until("the other is open", || opened("short.log"));
+    fs::remove_file(ship.at("short.log")).expect("removes");
+    fs::remove_file(ship.at("first.log")).expect("removes");
+    ship.cell.masters[0].signal(Signal::CONT).expect("goes on");
+    ship.await_committed(3);
+    assert_eq!(following.end(), Some(0), "{}", following.said());
+    let shipped = ship.shipped();
+    let mut lines: Vec<&str> = shipped.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["one", "three", "two"]);
+}
+
 #[test]
 fn a_renamed_file_is_read_to_its_end_after_a_restart_though_its_name_is_not_asked_for() {
     let ship = Ship::new();

@@ -2,6 +2,9 @@
 //!
 //! - LD1: regular files alone, by their own names: a link is not followed.
 //! - LD2: names that begin with a dot, and compressed files, only where a pattern asks for these.
+//! - LD4: what is asked for and has no place yet is held open from when it is first seen, also while
+//!   all else waits for the cell: so it is read though it is removed meanwhile. With what is open
+//!   there are no more of these than may be.
 //! - LD3: a link of a name that is asked for is told of, where its file is none of the directory's:
 //!   who has links alone would wait for ever, and never know.
 
@@ -48,12 +51,19 @@ pub(super) struct LogDirectory {
     /// Links that lead to files elsewhere, and those of them that are yet to be told of (LD3).
     links: BTreeSet<OsString>,
     new_links: Vec<String>,
+    open_max: usize,
+    /// What others have open of it.
+    open: BTreeSet<FileKey>,
+    /// What is held (LD4), and its name then.
+    held: BTreeMap<FileKey, (File, String)>,
 }
 
 impl LogDirectory {
-    pub(super) fn new(path: PathBuf, filter: NameFilter) -> Self {
+    /// With room for so many files that are open (LD4).
+    pub(super) fn new(path: PathBuf, filter: NameFilter, open_max: usize) -> Self {
         let (names, links, new_links) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-        Self { path, filter, names, links, new_links }
+        let (open, held) = (BTreeSet::new(), BTreeMap::new());
+        Self { path, filter, names, links, new_links, open_max, open, held }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -66,7 +76,11 @@ impl LogDirectory {
     /// Where it cannot be read.
     pub(super) fn list(&mut self) -> io::Result<Vec<ListedFile>> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.path)? {
+        let entries = std::fs::read_dir(&self.path);
+        if entries.as_ref().is_err_and(is_gone) {
+            self.names.clear();
+        }
+        for entry in entries? {
             names.push(entry?.file_name());
         }
         names.sort_unstable();
@@ -88,7 +102,7 @@ impl LogDirectory {
             if !metadata.is_file() {
                 continue;
             }
-            all.push(ListedFile { seen: seen(&metadata, shown), is_wanted });
+            all.push(ListedFile { seen: seen(&metadata, shown), is_wanted, is_gone: false });
             known.insert(key(&metadata), name);
         }
         // Not before all went well: files are opened by the names of the last whole list.
@@ -104,16 +118,56 @@ impl LogDirectory {
         Ok(all)
     }
 
+    /// Holds what is new (LD4). What fails here fails again where it is told of.
+    pub(super) fn hold_new(&mut self) {
+        for file in self.list().unwrap_or_default() {
+            let key = file.seen.key;
+            let has_room = self.open.len() + self.held.len() < self.open_max;
+            let is_new = !self.open.contains(&key) && !self.held.contains_key(&key);
+            if file.is_wanted
+                && is_new
+                && has_room
+                && let Ok(Some(opened)) = self.open(key)
+            {
+                self.held.insert(key, (opened, file.seen.name));
+            }
+        }
+    }
+
+    /// These are open elsewhere, and of the others only those are held on that `is_needed` says.
+    pub(super) fn settle(&mut self, open: BTreeSet<FileKey>, is_needed: impl Fn(FileKey) -> bool) {
+        self.held.retain(|key, _| !open.contains(key) && is_needed(*key));
+        self.open = open;
+    }
+
+    pub(super) fn is_any_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// What is held, and was not there any more at the last list.
+    pub(super) fn held_and_gone(&self) -> Vec<ListedFile> {
+        let gone = self.held.iter().filter(|(key, _)| !self.names.contains_key(key));
+        let listed = gone.filter_map(|(_, (file, name))| {
+            let seen = look(file, name).ok()?;
+            Some(ListedFile { seen, is_wanted: true, is_gone: true })
+        });
+        listed.collect()
+    }
+
     /// Links that are not followed, and that nobody was told of (LD3).
     pub(super) fn take_links(&mut self) -> Vec<String> {
         std::mem::take(&mut self.new_links)
     }
 
-    /// Opens a file; none where its name has gone to another since the last list.
+    /// Opens a file, or gives what is held of it; none where its name has gone to another since the
+    /// last list.
     ///
     /// # Errors
     /// Where it cannot be opened.
     pub(super) fn open(&self, wanted: FileKey) -> io::Result<Option<File>> {
+        if let Some((file, _)) = self.held.get(&wanted) {
+            return file.try_clone().map(Some);
+        }
         let Some(name) = self.names.get(&wanted) else { return Ok(None) };
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(self.path.join(name));
@@ -123,6 +177,11 @@ impl LogDirectory {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether a directory is not there any more.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 fn key(metadata: &Metadata) -> FileKey {

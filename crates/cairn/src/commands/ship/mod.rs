@@ -17,6 +17,7 @@ mod open_source;
 mod ship_run;
 mod source_cursor;
 mod source_table;
+mod watched_directory;
 
 use crate::cli_error::{Cause, CliError, Doing};
 use crate::exit_codes::Exit;
@@ -34,6 +35,7 @@ use serde_json::json;
 use ship_run::{ShipCount, ShipRun, say};
 use std::io::{ErrorKind, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
+use watched_directory::WatchedDirectory;
 
 /// Bytes that all producers together may have under way.
 const BUFFERS_SIZE_MAX: usize = 256 << 20;
@@ -100,10 +102,13 @@ pub(crate) async fn run(
     }
     let include = if ship.include.is_empty() { vec!["*".to_owned()] } else { ship.include };
     let filter = NameFilter { include, exclude: ship.exclude };
-    let directory = LogDirectory::new(directory, filter);
+    let directory = LogDirectory::new(directory, filter, open_max);
+    let directory = WatchedDirectory::new(directory, ship.once);
+    let hold_new = directory.hold_new();
     let mut run = ShipRun::new(directory, target, open_max, ship.once, ship.verbose);
     let ended = tokio::select! {
         ended = run.follow() => ended,
+        never = hold_new => match never {},
         _ = signals.next() => Ok(()),
     };
     // A second signal does not wait for a cell that is silent.

@@ -1,21 +1,18 @@
 //! Shipping at work: the table says what is to be done, and the sources do it.
 
 use super::failed_turns::{FailedTurns, PAUSE_MAX_MS, PAUSE_MS, TurnFailure};
-use super::log_directory::LogDirectory;
 use super::open_source::{
     CommittedLines, OpenSource, ShipTarget, SourceTurn, start_of, tell_begun_anew, unknown_start,
 };
 use super::source_cursor::{FileKey, FileSeen, SourceStart};
-use super::source_table::{ListedFile, SourceNews, SourceTable};
-use crate::cli_error::{Cause, CliError, Doing, one_line, warn};
+use super::source_table::{SourceNews, SourceTable};
+use super::watched_directory::{LOOK_EVERY, WatchedDirectory};
+use crate::cli_error::{CliError, Doing, one_line, warn};
 use crate::exit_codes::Exit;
 use crate::stderr;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// From one look at the directory to the next.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// From one look at what is under way to the next, where nothing else is to be done.
 const UNDER_WAY_EVERY: Duration = Duration::from_millis(5);
 
@@ -56,17 +53,6 @@ enum SourceLook {
     Moved,
 }
 
-/// How the last look at the directory went.
-#[derive(Debug)]
-enum LastList {
-    Never,
-    Well,
-    /// It is tried again.
-    Failed,
-    /// The directory is gone, and shipping ends once nothing of it is open any more.
-    Gone(CliError),
-}
-
 /// What failed; `is_in_vain` where a producer had been opened for it.
 fn failure_of(error: &CliError, is_in_vain: bool) -> TurnFailure {
     let is_of_file = matches!(error.exit(), Exit::Local | Exit::Usage);
@@ -74,7 +60,7 @@ fn failure_of(error: &CliError, is_in_vain: bool) -> TurnFailure {
 }
 
 pub(super) struct ShipRun {
-    directory: LogDirectory,
+    directory: WatchedDirectory,
     table: SourceTable,
     target: ShipTarget,
     open: BTreeMap<FileKey, OpenSource>,
@@ -82,7 +68,6 @@ pub(super) struct ShipRun {
     is_verbose: bool,
     count: ShipCount,
     started: Instant,
-    last_list: LastList,
     failed_turns: FailedTurns,
     /// The cell does not take what it is given; told once.
     trouble: Option<CliError>,
@@ -95,7 +80,7 @@ pub(super) struct ShipRun {
 
 impl ShipRun {
     pub(super) fn new(
-        directory: LogDirectory,
+        directory: WatchedDirectory,
         target: ShipTarget,
         open_max: usize,
         is_once: bool,
@@ -110,7 +95,6 @@ impl ShipRun {
             is_verbose,
             count: ShipCount::default(),
             started: Instant::now(),
-            last_list: LastList::Never,
             failed_turns: FailedTurns::default(),
             trouble: None,
             told: BTreeSet::new(),
@@ -142,18 +126,14 @@ impl ShipRun {
         loop {
             if listed_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
                 listed_at = Some(Instant::now());
-                self.list()?;
-                self.look_at_new().await?;
-                self.change_slots().await?;
+                self.look().await?;
             }
             let all = self.open.keys().copied().collect();
             let pause = self.turns(all).await?;
             let is_finished = self.finish_some().await?;
             self.end_trouble();
-            if let LastList::Gone(error) = &self.last_list
-                && self.open.is_empty()
-            {
-                return Err(error.clone());
+            if let Some(error) = self.directory.gone().filter(|_| self.open.is_empty()) {
+                return Err(error);
             }
             if self.is_once && self.table.is_done() {
                 return Ok(());
@@ -180,59 +160,24 @@ impl ShipRun {
         Ok(pause)
     }
 
-    /// Takes in what the directory has now.
-    ///
-    /// # Errors
-    /// Where it cannot be listed at all, and nothing is open yet that would be lost.
+    /// Sees what the directory has now, and gives its files their places.
+    async fn look(&mut self) -> Result<(), CliError> {
+        self.list()?;
+        self.look_at_new().await?;
+        self.change_slots().await?;
+        // What has its place now, or none, is not held any more (LD4).
+        let open = self.open.keys().copied().collect();
+        self.directory.settle(open, |key| self.table.is_to_be_held(key));
+        Ok(())
+    }
+
     fn list(&mut self) -> Result<(), CliError> {
-        let all = match self.directory.list() {
-            Ok(all) => {
-                self.last_list = LastList::Well;
-                all
-            }
-            Err(error) => match self.not_listed(error)? {
-                Some(none) => none,
-                None => return Ok(()),
-            },
-        };
-        for name in self.directory.take_links() {
-            warn(&format!(
-                "{name} is a symbolic link, and not followed: its file is shipped from the \
-                 directory that it is in"
-            ));
-        }
+        let Some(all) = self.directory.list()? else { return Ok(()) };
         for news in self.table.listed(all) {
             self.tell_news(news);
         }
         self.failed_turns.keep(|key| self.table.is_followed(key));
         Ok(())
-    }
-
-    /// What a directory that cannot be listed has: no file where it is gone itself, so that what is
-    /// open of it is read to its end (ST3); else nobody knows, and it is listed again.
-    fn not_listed(&mut self, error: io::Error) -> Result<Option<Vec<ListedFile>>, CliError> {
-        let shown = self.directory.path().display().to_string();
-        let is_gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-        let is_first = matches!(self.last_list, LastList::Never);
-        if is_gone && !is_first {
-            if !matches!(self.last_list, LastList::Gone(_)) {
-                warn(&format!("{shown} is gone: what is open of it is read to its end"));
-            }
-            let advice = "make it anew, or name another, and start again";
-            let cause = Cause::new(Exit::Local, "the directory is gone", advice);
-            let error = CliError::new(format!("shipping the files of {shown}"), cause);
-            self.last_list = LastList::Gone(error);
-            return Ok(Some(Vec::new()));
-        }
-        let error = CliError::new(format!("listing {shown}"), error);
-        if is_first || self.is_once {
-            return Err(error);
-        }
-        if !matches!(self.last_list, LastList::Failed) {
-            warn(&format!("{error}; tried again, and what is open is shipped meanwhile"));
-        }
-        self.last_list = LastList::Failed;
-        Ok(None)
     }
 
     fn tell_news(&self, news: SourceNews) {
@@ -283,7 +228,8 @@ impl ShipRun {
                     self.failed_turns.add(seen.key, failure, self.now_ms());
                     self.take_failure(seen.key, error)?;
                     self.table.look_later(seen.key, now_ms.saturating_add(PAUSE_MS));
-                    if self.is_once {
+                    // Of what is gone nothing else will be known.
+                    if self.is_once || failure.is_of_file && self.table.is_gone(seen.key) {
                         self.table.looked(seen.key, None);
                     }
                 }
@@ -463,7 +409,7 @@ impl ShipRun {
             let most = PAUSE_MAX_MS / 1_000;
             warn(&format!(
                 "{error}; tried again, at the latest after {most} seconds, and nothing is lost \
-                 meanwhile"
+                 meanwhile, unless more files are removed than may be open (--open-max)"
             ));
             self.trouble = Some(error);
         }
@@ -529,12 +475,13 @@ impl ShipRun {
             self.tell_unshipped(key);
             self.open.remove(&key);
         }
+        self.tell_all_unshipped();
         first
     }
 
     /// Reads what is gone to its end, for nobody can open it again (ST3).
     async fn drain_gone(&mut self) -> Result<(), CliError> {
-        if self.open.is_empty() {
+        if self.open.is_empty() && !self.directory.is_any_held() {
             return Ok(());
         }
         // What was removed since the last list is gone too.
@@ -542,8 +489,10 @@ impl ShipRun {
         self.table.end();
         let mut is_told = false;
         loop {
-            let is_gone = |key: &FileKey| self.table.is_gone(*key);
-            let gone: Vec<FileKey> = self.open.keys().copied().filter(is_gone).collect();
+            if !self.table.lost_if_held().is_empty() {
+                self.look().await?;
+            }
+            let gone = self.table.all_gone();
             let Some(first) = gone.first() else { return Ok(()) };
             if !is_told {
                 let name = self.table.name(*first);
@@ -566,6 +515,7 @@ impl ShipRun {
         for key in self.open.keys().copied().collect::<Vec<_>>() {
             self.tell_unshipped(key);
         }
+        self.table.lost_if_held().into_iter().for_each(|news| self.tell_news(news));
     }
 
     fn tell_unshipped(&mut self, key: FileKey) {

@@ -9,8 +9,8 @@
 //! - ST1: a file is the same under whatever name: a renamed one is read to its end, also where its
 //!   new name is none of those that are asked for.
 //! - ST2: no more files are open at once than may be. One that is quiet makes room, once all that
-//!   was read of it is committed; whoever waits is told of. What is not open and vanishes with
-//!   unread bytes is told of too.
+//!   was read of it is committed; whoever waits is told of. What is neither open nor held by the
+//!   directory (LD4) and vanishes with unread bytes is told of too.
 //! - ST3: an open file that vanished is finished once nothing came for a while, and all that was
 //!   read of it is committed. Nobody can open it again, so that it makes no room before. When
 //!   shipping ends, it is read to its end too, and who may still write to it is not waited for.
@@ -34,6 +34,8 @@ pub(super) struct ListedFile {
     pub(super) seen: FileSeen,
     /// It has a name that is asked for.
     pub(super) is_wanted: bool,
+    /// It is there no more, and held (LD4).
+    pub(super) is_gone: bool,
 }
 
 /// What a look at the directory has shown that a person may want to know.
@@ -94,6 +96,8 @@ struct SourceEntry {
     seen: FileSeen,
     is_wanted: bool,
     is_gone: bool,
+    /// It is gone, and can be opened all the same (LD4).
+    is_held: bool,
     /// Not to be read beyond (ST4).
     limit: u64,
     state: SourceState,
@@ -165,13 +169,13 @@ impl SourceTable {
     pub(super) fn listed(&mut self, all: Vec<ListedFile>) -> Vec<SourceNews> {
         let mut news = Vec::new();
         for source in self.sources.values_mut() {
-            source.is_gone = true;
+            (source.is_gone, source.is_held) = (true, false);
         }
         for file in all {
             self.take_in(file, &mut news);
         }
         self.sources.retain(|_, source| {
-            let goes = source.is_gone && !source.is_open();
+            let goes = source.is_gone && !source.is_open() && !source.is_held;
             if goes {
                 source.tell_lost(&mut news);
             }
@@ -230,14 +234,19 @@ impl SourceTable {
     }
 
     fn take_in(&mut self, file: ListedFile, news: &mut Vec<SourceNews>) {
-        let ListedFile { seen, is_wanted } = file;
+        let ListedFile { seen, is_wanted, is_gone } = file;
         let key = seen.key;
         let Some(source) = self.sources.get_mut(&key) else {
             if !(self.is_once && self.was_listed) {
-                self.add(seen, is_wanted);
+                self.add(seen, is_wanted, is_gone);
             }
             return;
         };
+        if is_gone {
+            source.is_held = true;
+            source.seen.size = seen.size;
+            return;
+        }
         // One file with several names is one source, and asked for by any of them.
         if !source.is_gone {
             source.is_wanted |= is_wanted;
@@ -270,10 +279,10 @@ impl SourceTable {
         source.seen = seen;
     }
 
-    fn add(&mut self, seen: FileSeen, is_wanted: bool) {
+    fn add(&mut self, seen: FileSeen, is_wanted: bool, is_gone: bool) {
         let limit = if self.is_once { seen.size } else { u64::MAX };
         let (key, state) = (seen.key, SourceState::Unlooked { not_before_ms: 0 });
-        let source = SourceEntry { seen, is_wanted, is_gone: false, limit, state };
+        let source = SourceEntry { seen, is_wanted, is_gone, is_held: is_gone, limit, state };
         self.sources.insert(key, source);
     }
 
@@ -417,6 +426,28 @@ impl SourceTable {
         self.sources.get(&key).is_some_and(|source| source.is_gone)
     }
 
+    /// Whether it is to be held on where it is (LD4): it has no place yet.
+    pub(super) fn is_to_be_held(&self, key: FileKey) -> bool {
+        self.sources.get(&key).is_none_or(|source| {
+            matches!(source.state, SourceState::Unlooked { .. } | SourceState::Closed { .. })
+        })
+    }
+
+    /// What is gone and is read to its end all the same: it is open, or held and has something.
+    pub(super) fn all_gone(&self) -> Vec<FileKey> {
+        let is_left = |it: &&SourceEntry| it.is_gone && (it.is_open() || it.unshipped() > 0);
+        let gone = self.sources.values().filter(is_left);
+        gone.map(|source| source.seen.key).collect()
+    }
+
+    /// What is lost of files that are held, if shipping ends now.
+    pub(super) fn lost_if_held(&self) -> Vec<SourceNews> {
+        let mut news = Vec::new();
+        let held = self.sources.values().filter(|source| source.is_held && !source.is_open());
+        held.for_each(|source| source.tell_lost(&mut news));
+        news
+    }
+
     /// The name that it has now.
     pub(super) fn name(&self, key: FileKey) -> String {
         self.sources.get(&key).map(|source| source.seen.name.clone()).unwrap_or_default()
@@ -471,7 +502,33 @@ mod tests {
 
     fn file(name: &str, key: FileKey, size: u64) -> ListedFile {
         let seen = FileSeen { key, born: Some(key.inode), size, name: name.to_owned() };
-        ListedFile { seen, is_wanted: !name.ends_with(".old") }
+        ListedFile { seen, is_wanted: !name.ends_with(".old"), is_gone: false }
+    }
+
+    /// One that is there no more, and held.
+    fn held(name: &str, key: FileKey, size: u64) -> ListedFile {
+        ListedFile { is_gone: true, ..file(name, key, size) }
+    }
+
+    #[test]
+    fn what_is_gone_and_held_is_read_to_its_end_and_once_it_is_held_no_more_its_rest_is_lost() {
+        let mut table = SourceTable::new(4, false);
+        assert_eq!(table.listed(vec![held("a", A, 5), file("b", B, 7)]), []);
+        assert!(table.is_to_be_held(A) && table.is_to_be_held(C), "nothing is known of it yet");
+        let lost = |name: &str, unread| SourceNews::Lost { name: name.to_owned(), unread };
+        assert_eq!(table.lost_if_held(), [lost("a", 5)]);
+        assert_eq!(open_all(&mut table, 0).open, [A, B]);
+        assert!(!table.is_to_be_held(A) && table.lost_if_held().is_empty());
+        assert_eq!(table.listed(vec![file("b", B, 7)]), [], "it is open");
+        assert_eq!(table.all_gone(), [A]);
+        table.was_read(A, (5, 5), false, 0);
+        assert_eq!(table.finished(10_000), [(A, true)]);
+        table.forget(A, true);
+        assert_eq!(table.listed(vec![file("b", B, 7), held("c", C, 0)]), []);
+        assert_eq!(table.all_gone(), [], "there is nothing to be read");
+        assert_eq!(table.listed(vec![file("b", B, 7), held("c", C, 3)]), []);
+        assert_eq!(table.all_gone(), [C]);
+        assert_eq!(table.listed(vec![file("b", B, 7)]), [lost("c", 3)]);
     }
 
     /// Looks at all that is new: nothing of it is shipped.
