@@ -388,7 +388,7 @@ fn a_renamed_file_is_read_to_its_end_after_a_restart_though_its_name_is_not_aske
     assert!(ship.shipped().contains("two\n"), "{}", ship.shipped());
 }
 
-/// Found by a review: its name was another's when the stream had answered, and it was left for good.
+/// Found by a review: its name was another's when the stream had answered, and it was left alone.
 #[test]
 fn a_begun_file_that_is_renamed_while_the_stream_is_asked_is_looked_at_under_its_next_name() {
     let ship = Ship::new();

@@ -2,11 +2,11 @@
 //!
 //! - LD1: regular files alone, by their own names: a link is not followed.
 //! - LD2: names that begin with a dot, and compressed files, only where a pattern asks for these.
-//! - LD4: what is asked for and has no place yet is held open from when it is first seen, also while
-//!   all else waits for the cell: so it is read though it is removed meanwhile. With what is open
-//!   there are no more of these than may be.
 //! - LD3: a link of a name that is asked for is told of, where its file is none of the directory's:
 //!   who has links alone would wait for ever, and never know.
+//! - LD4: what is asked for and has no place yet is held open from when it is first seen on, also
+//!   while all else waits for the cell: so it is read though it is removed meanwhile. With what is
+//!   open there are no more of these than may be.
 
 use super::source_cursor::{FileKey, FileSeen, HEAD_SIZE_MAX};
 use super::source_table::ListedFile;

@@ -1,7 +1,7 @@
 //! What is committed with each line: which file it is of, and how far that file is shipped.
 //!
 //! ```text
-//!   ship app.log, tail 0badcafe, offset 4711, head 1024 8badf00d, inode 131, device 2049, born 1764
+//!   ship app.log, tail 0badcafe, offset 4711, head 1024 8badf00d, inode 131, device 2049, born 176
 //! ```
 //! - SC1: a file is another than the one of the cursor if it was born at another time, or if its
 //!   first bytes (up to a kilobyte of those that were shipped) have another sum. So an inode that
@@ -9,10 +9,9 @@
 //! - SC2: the device is told and not judged: many file systems have another number after a boot,
 //!   and a file that is shipped anew for that would be in the stream twice.
 //! - SC3: whoever cannot know how far a file is shipped says so, and does not guess.
-//! - SC4: it is shipped up to the offset only if it is that long, and the bytes before the offset
-//!   (up to 256) have the same sum: a power loss of the machine that it is on may take back what was
-//!   not on its disk. Where they have not, it is shipped from its start: to double is better than to
-//!   lose, and both are told of.
+//! - SC4: a file goes on at the offset only if it is that long, and the bytes before the offset (up
+//!   to 256) have the same sum: a power loss of its machine may take back what was not on the disk.
+//!   Else it is shipped from its start, for to double is better than to lose, and that is told.
 //!
 //! Knows numbers and bytes. Never sees a disk or a cell.
 
@@ -23,10 +22,10 @@ use std::fmt;
 pub(super) const HEAD_SIZE_MAX: usize = 1024;
 /// The most of the bytes before the offset that their sum covers.
 pub(super) const TAIL_SIZE_MAX: usize = 256;
-/// Between a name and the sum of the tail, of eight digits. An older `ship` takes the two for the name, which it
-/// tells people; only where births are unknown and the file has other bytes does it judge by the
-/// name, and then it does not tell that the file is begun anew. A cursor of an older one has no sum,
-/// and is taken at its word.
+/// Between a name and the sum of the tail, of eight digits. An older `ship` takes the two for the
+/// name, which it tells people; only where births are unknown and the file has other bytes does it
+/// judge by the name, and then it does not tell that the file is begun anew. A cursor of an older
+/// one has no sum, and is taken at its word.
 const TAIL: &str = ", tail ";
 /// What a cursor of this command begins with.
 const MARK: &str = "ship ";
@@ -226,9 +225,9 @@ impl SourceCursor {
 }
 
 impl ShippedSoFar {
-    /// As the stream tells now, and as it stood `before`: an opening lets go of a cursor that is old
-    /// (R47), and a file may be quiet for months. That cursor still says how far the file is, as
-    /// long as it belongs to the last record that there is: after openings in vain too.
+    /// As the stream tells now, and as it stood `before`: an opening lets go of a cursor that is
+    /// old (R47), and a file may be quiet for months. That cursor still says how far the file is,
+    /// as long as it belongs to the last record that there is: after openings in vain too.
     pub(super) fn after(self, before: &Self) -> Self {
         let Self { number, cursor, changed_ms } = self;
         let last = before.cursor.as_ref().filter(|(of, _)| *of == number);

@@ -1,8 +1,8 @@
 //! The directory as it is followed: listed again and again, whatever becomes of it.
 //!
 //! - WD1: one that is gone has no files any more, so that what is open of it is read to its end.
-//! - WD2: a listing that fails for another reason is told of once, and tried again. The first one has
-//!   to go well: nothing is open yet that would be lost.
+//! - WD2: a listing that fails for another reason is told of once, and tried again. The first one
+//!   has to go well: nothing is open yet that would be lost.
 //! - WD3: new files are held (LD4) beside all else, also while that waits for the cell.
 
 use super::log_directory::{LogDirectory, is_gone};
