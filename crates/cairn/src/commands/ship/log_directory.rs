@@ -18,7 +18,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// What the names of compressed files end with.
 const COMPRESSED: [&str; 7] = [".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z"];
@@ -51,6 +51,7 @@ pub(super) struct LogDirectory {
     /// Links that lead to files elsewhere, and those of them that are yet to be told of (LD3).
     links: BTreeSet<OsString>,
     new_links: Vec<String>,
+    listed_at: Option<Instant>,
     open_max: usize,
     /// What others have open of it.
     open: BTreeSet<FileKey>,
@@ -63,7 +64,8 @@ impl LogDirectory {
     pub(super) fn new(path: PathBuf, filter: NameFilter, open_max: usize) -> Self {
         let (names, links, new_links) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
         let (open, held) = (BTreeSet::new(), BTreeMap::new());
-        Self { path, filter, names, links, new_links, open_max, open, held }
+        let listed_at = None;
+        Self { path, filter, names, links, new_links, listed_at, open_max, open, held }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -75,6 +77,7 @@ impl LogDirectory {
     /// # Errors
     /// Where it cannot be read.
     pub(super) fn list(&mut self) -> io::Result<Vec<ListedFile>> {
+        self.listed_at = Some(Instant::now());
         let mut names = Vec::new();
         let entries = std::fs::read_dir(&self.path);
         if entries.as_ref().is_err_and(is_gone) {
@@ -118,8 +121,12 @@ impl LogDirectory {
         Ok(all)
     }
 
-    /// Holds what is new (LD4). What fails here fails again where it is told of.
-    pub(super) fn hold_new(&mut self) {
+    /// Holds what is new (LD4), unless somebody has just listed it, who sees to that. What fails
+    /// here fails again where it is told of.
+    pub(super) fn hold_new(&mut self, unless_listed_for: Duration) {
+        if self.listed_at.is_some_and(|at| at.elapsed() < unless_listed_for) {
+            return;
+        }
         for file in self.list().unwrap_or_default() {
             let key = file.seen.key;
             let has_room = self.open.len() + self.held.len() < self.open_max;

@@ -56,7 +56,7 @@ impl WatchedDirectory {
             }
             loop {
                 tokio::time::sleep(LOOK_EVERY).await;
-                directory.borrow_mut().hold_new();
+                directory.borrow_mut().hold_new(LOOK_EVERY);
             }
         }
     }
