@@ -392,9 +392,9 @@ impl Observer {
             }
             Record::NoteSettled(_) => self.reach("stream found settled"),
             Record::AbandonChunk(abandon) => {
-                let chunk = self.ledger.chunk(abandon.handle);
-                let place = (chunk.file, chunk.index);
-                self.ledger.by_place.remove(&place);
+                // Nothing is in it, as the books of streams judge: a copy that has it, too, next
+                // lets go of it.
+                self.ledger.by_place.retain(|_, chunk| *chunk != abandon.handle);
                 self.reach("stream's chunk abandoned");
             }
             _ => {}

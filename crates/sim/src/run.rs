@@ -13,8 +13,8 @@ use crate::simulation::{Simulation, WORKLOAD_TOKENS, Workload};
 use crate::workloads::{
     Appender, FinalReads, LevelChanges, NameHistory, NamespaceChurn, OwnedHistory, OwnedNames,
     PeoplesActs, PiecesFile, PiecesReader, Progress, QuotaPressure, RandomWriter, RecordFile,
-    Replacer, SequentialFiles, ShadowReader, SharedFile, SnappedNames, Snapshots, StreamFile,
-    StreamProducer, StreamReader, TailingReader,
+    Replacer, SequentialFiles, ShadowReader, SharedFile, SnappedNames, Snapshots, StreamCopies,
+    StreamFile, StreamProducer, StreamReader, TailingReader,
 };
 use cairn_env_sim::{SimWorld, WorldStep, WorldTime};
 use cairn_types::planted::Rule;
@@ -238,8 +238,8 @@ fn workloads(
     workloads
 }
 
-/// Producers under four names, one of which two clients fence each other of, and readers; and those
-/// who replace ranges of another stream, and theirs.
+/// Producers under four names, one of which two clients fence each other of, and readers; one who
+/// takes copies and has them purged; and those who replace ranges of another stream, and theirs.
 fn of_streams(shared: &WorkloadFiles, seconds: u64) -> Vec<Box<dyn Workload>> {
     let stream = || shared.stream.clone();
     let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
@@ -252,6 +252,7 @@ fn of_streams(shared: &WorkloadFiles, seconds: u64) -> Vec<Box<dyn Workload>> {
     for (client, size) in [(2, 1 << 20), (4, 700)] {
         workloads.push(Box::new(StreamReader::new(client, size, stream())));
     }
+    workloads.push(Box::new(StreamCopies::new(2, stream())));
     let pieces = || shared.pieces.clone();
     for (client, appends) in [(1, true), (3, false)] {
         workloads.push(Box::new(Replacer::new((client, appends), pieces())));

@@ -8,6 +8,7 @@
 //! - SB3: a repeat is answered as the first time.
 //! - SB4: what is put into another chunk stood there as the record says, and nothing more comes to
 //!   the chunks that had it (R45).
+//! - SB5: a chunk takes the next bundle of its producer until it is sealed or abandoned (R42).
 
 use crate::checkers::Verdict;
 use cairn_master_core::stream_records::{ReplaceRange, ReplacedRange};
@@ -275,6 +276,21 @@ impl StreamBook {
         Ok(())
     }
 
+    /// Whether a bundle is the next of its producer, and of a chunk that this one writes (SB5). A
+    /// file of which ranges were replaced may have let go of the chunk.
+    fn is_written(&self, (file, id): (EntryId, ProducerId), note: &CommittedNote) -> bool {
+        let producer = self
+            .producers
+            .get(&(file, id))
+            .filter(|it| it.epoch == note.epoch && !it.closed && it.number + 1 == note.first);
+        let chunk = self.chunks.get(&note.handle).filter(|it| {
+            (it.file, it.producer, it.epoch) == (file, id, note.epoch)
+                && (it.length, it.serial.next()) == (note.chunk_offset, note.serial)
+                && !it.over
+        });
+        producer.is_some() && chunk.is_some() && !note.replaces
+    }
+
     /// One bundle of a request, and what it was answered; itself, if it is in the stream by that.
     fn commit(
         &mut self,
@@ -282,6 +298,7 @@ impl StreamBook {
         note: CommittedNote,
         answer: &BundleAnswer,
     ) -> Result<Option<CommittedNote>, String> {
+        let is_written = self.is_written((file, id), &note);
         let Some(producer) = self.producers.get_mut(&(file, id)) else {
             return Err(format!("{note:?} is answered, and nobody has opened its producer"));
         };
@@ -295,6 +312,10 @@ impl StreamBook {
             CommitOutcome::DoneBefore if !is_known => wrong("it was never done"),
             CommitOutcome::NotNext if is_newest && note.first == producer.number + 1 => {
                 wrong("it is the next")
+            }
+            // SB5
+            CommitOutcome::ChunkLost if is_written => {
+                wrong("its chunk is neither sealed nor abandoned")
             }
             CommitOutcome::Committed if is_known => {
                 // SB3
