@@ -118,6 +118,8 @@ struct ProducerState {
     /// The number of the next bundle's first record.
     next: u64,
     gathered: Gathered,
+    /// Bytes of the bundle that was sent last.
+    sent_size: usize,
     /// Bundles on their way.
     under_way: usize,
     rate: BundleRate,
@@ -202,6 +204,12 @@ impl SharedProducer {
         if state.gathered.cursor.is_some() && cursor.is_none() {
             self.send(&mut state);
         }
+        // As large as the last bundle became: one that grows by doubling is copied, and costs fresh
+        // pages, twice over.
+        let before = state.sent_size.min(self.options.bundle_size);
+        if state.gathered.bytes.capacity() == 0 {
+            state.gathered.bytes.reserve_exact(before);
+        }
         // Framed where it stays: no record is copied once more.
         let mut at = state.gathered.bytes.len();
         let number = state.next + state.gathered.count;
@@ -274,6 +282,7 @@ impl SharedProducer {
         let mut bundle = std::mem::take(&mut state.gathered);
         let (first, count) = (state.next, bundle.count);
         bundle.size = bundle.bytes.len();
+        state.sent_size = bundle.size;
         state.next += count;
         state.under_way += 1;
         let operation = Operation::SendBundle {
@@ -540,6 +549,7 @@ impl Cell {
         let state = ProducerState {
             next: number.get().saturating_add(1),
             gathered: Gathered::default(),
+            sent_size: 0,
             under_way: 0,
             rate: BundleRate::new(Instant::now()),
             committed: number.get(),
