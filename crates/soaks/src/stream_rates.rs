@@ -18,7 +18,7 @@
 //!   made it so long. By the looker's own clock a look that waited, behind the data on a full link
 //!   or for a core, told rates of one and a half times what that link carries. Of a GFS file the
 //!   two are not of one moment: its rate is told as a whole (SR2).
-//! - SR5: from several hosts this machine's cores are the limit, which stand for those of all hosts:
+//! - SR5: from several hosts this machine's cores are the limit, which stand for those of all:
 //!   what a GiB takes of them is told, beside what it takes of the laboratory's generator. That
 //!   keeps nothing on disks and sums nothing, so nothing is asked of the two: the bare chain, which
 //!   keeps what it is sent, is that of `cairn bench streams`.
