@@ -67,9 +67,9 @@ impl StreamFlags {
         let doing = || format!("appending to {to}");
         let fits = |name: &str| (1..=PRODUCER_NAME_SIZE_MAX).contains(&name.len());
         if let Some(name) = producer.filter(|name| !fits(name)) {
-            let why = format!("a producer's name of {} bytes", name.len());
-            let advice = format!("--producer NAME: of 1 to {PRODUCER_NAME_SIZE_MAX} bytes");
-            return Err(CliError::usage(doing(), &why, &advice));
+            let (most, size) = (PRODUCER_NAME_SIZE_MAX, name.len());
+            let why = format!("a producer's name has 1 to {most} bytes, and this one {size}");
+            return Err(CliError::usage(doing(), &why, "--producer NAME: another one"));
         }
         let size = self.cursor.as_ref().map_or(0, String::len);
         if size > CURSOR_SIZE_MAX {
