@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A cell with a stream, and a directory with logs.
@@ -276,6 +277,39 @@ fn a_file_that_is_gone_is_read_to_its_end_before_a_signal_ends_it() {
     }
     assert!(following.said().contains("app.log is gone, and is read to its end first"));
     assert!(ship.shipped() == format!("{}last\n", numbered(1..60_000)), "each once, in order");
+}
+
+/// Found by a review: whoever still wrote to it kept the first signal from ending anything.
+#[test]
+fn a_signal_ends_it_though_a_file_that_is_gone_is_written_all_the_time() {
+    let ship = Ship::new();
+    let mut following = ship.follow(&[]);
+    ship.log("app.log", "one\n");
+    ship.await_committed(1);
+    let mut open = OpenOptions::new().append(true).open(ship.at("app.log")).expect("opens");
+    fs::remove_file(ship.at("app.log")).expect("removes");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            // For a minute at most, whatever becomes of the test.
+            for _ in 0..60_000 {
+                open.write_all(b"more\n").expect("writes");
+                std::thread::park_timeout(Duration::from_millis(1));
+                if is_over.load(Ordering::Relaxed) {
+                    return true;
+                }
+            }
+            false
+        });
+        let ended = following.end();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(ended, Some(0), "{}", following.said());
+        assert!(writer.join().expect("ends"), "it waited for who writes");
+    });
+    let shipped = ship.shipped();
+    let rest = shipped.strip_prefix("one\n").expect("it is there");
+    let lines = rest.trim_end_matches(|letter| "more".contains(letter)).lines();
+    assert!(lines.clone().all(|line| line == "more"), "each whole, but for the last");
 }
 
 #[test]

@@ -16,13 +16,17 @@ use crate::output::Output;
 use crate::session::RemotePath;
 use bytes::Bytes;
 use cairn_client::{Error, Producer, ProducerOptions};
-use cairn_protocol::{CURSOR_SIZE_MAX, ErrorCode, PRODUCER_NAME_SIZE_MAX};
+use cairn_protocol::{CURSOR_SIZE_MAX, ErrorCode, Outcome, PRODUCER_NAME_SIZE_MAX};
 use clap::Args;
 use serde_json::json;
 
 /// What to do where this input is not the one that was begun.
 const OTHER_INPUT_ADVICE: &str =
     "without --resume-lines all lines are appended; another --producer begins anew";
+
+/// What to do where some lines may be in the stream.
+const UNKNOWN_ADVICE: &str = "the last lines may be in the stream: 'cairn producers' shows how \
+                              many are, and --resume-lines goes on behind them";
 
 /// What to do with a record that a stream does not take.
 pub(super) const TOO_LARGE_ADVICE: &str = "cut it up: a record of a stream has at most 8 MiB with \
@@ -141,11 +145,11 @@ pub(super) async fn run(
     }
     let done = append_all(flags, &producer, &mut pieces, &mut lines, &doing).await;
     // What was taken before a failure counts all the same.
-    let flushed = producer.flush().await.doing(doing);
+    let flushed = producer.flush().await.map_err(cause_of).doing(doing);
     // Where both fail, the flush knows what became of all that was taken.
     flushed.and(done)?;
     let (number, _) = producer.committed();
-    producer.close().await.doing(doing)?;
+    producer.close().await.map_err(cause_of).doing(doing)?;
     let Lines { skipped, appended, waiting, .. } = lines;
     if waiting > 0 {
         warn(&waits_for_its_end(cut, waiting));
@@ -181,10 +185,16 @@ fn waits_for_its_end(cut: Cut, waiting: usize) -> String {
     }
 }
 
-/// A failure of an append, with what to do.
+/// A failure of an append, with what to do. Whatever the master said at last: where it is not known
+/// what became of a line, that is what counts.
 fn cause_of(error: Error) -> Cause {
     let is_too_large = error.code() == ErrorCode::RecordTooLarge;
+    let is_unknown =
+        error.outcome() == Outcome::Unknown && error.code() != ErrorCode::ProducerFenced;
     let cause = Cause::from(error);
+    if is_unknown {
+        return Cause { exit: Exit::Unknown, advice: UNKNOWN_ADVICE.to_owned(), ..cause };
+    }
     if is_too_large { Cause { advice: TOO_LARGE_ADVICE.to_owned(), ..cause } } else { cause }
 }
 
@@ -281,4 +291,21 @@ fn too_few(lines: u64, there: u64) -> Cause {
     let why =
         format!("the input has {lines} lines, and {there} are in the stream: it is another input");
     Cause::new(Exit::Usage, why, "leave --resume-lines out to append all of it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cause_of;
+    use crate::exit_codes::Exit;
+    use cairn_client::Error;
+    use cairn_protocol::{ErrorCode, Failure};
+
+    #[test]
+    fn what_may_be_in_the_stream_counts_before_why_the_last_try_was_refused() {
+        let exit = |failure: Failure| cause_of(Error::from(failure)).exit;
+        assert_eq!(exit(Failure::refused(ErrorCode::QuotaExceeded, "full")), Exit::Quota);
+        assert_eq!(exit(Failure::unknown(ErrorCode::QuotaExceeded, "full")), Exit::Unknown);
+        assert_eq!(exit(Failure::unknown(ErrorCode::NotFound, "deleted")), Exit::Unknown);
+        assert_eq!(exit(Failure::unknown(ErrorCode::ProducerFenced, "over")), Exit::Fenced);
+    }
 }

@@ -202,6 +202,14 @@ impl OpenSource {
         self.cutter.unfinished()
     }
 
+    /// How long the file is now.
+    ///
+    /// # Errors
+    /// Where the file cannot be asked.
+    pub(super) fn size(&self) -> std::io::Result<u64> {
+        Ok(look(&self.file, "")?.size)
+    }
+
     /// Bytes of it that are not known to be in the stream.
     ///
     /// # Errors
@@ -210,7 +218,7 @@ impl OpenSource {
         self.count_committed();
         let start = |line: &SentLine| line.end.saturating_sub(line.size);
         let from = self.under_way.front().map_or_else(|| self.sent(), start);
-        Ok(look(&self.file, "")?.size.saturating_sub(from))
+        Ok(self.size()?.saturating_sub(from))
     }
 
     /// The lines that were committed since this was asked the last time.

@@ -463,20 +463,26 @@ impl ShipRun {
         let drained = if is_well { self.drain_gone().await } else { Ok(()) };
         let mut first = drained.and(self.trouble.take().map_or(Ok(()), Err));
         while let Some(key) = self.open.keys().next().copied() {
-            let name = self.table.name(key);
-            let source = self.open.get_mut(&key).expect("its key was just found");
-            if source.unfinished() > 0 && !self.table.is_gone(key) {
-                self.count.unfinished.insert(name.clone(), source.unfinished());
-            }
-            let closed = source.close(&self.target, &name).await;
-            let committed = source.take_committed();
-            self.count_lines(key, committed);
-            first = first.and(closed);
-            self.tell_unshipped(key);
-            self.open.remove(&key);
+            first = first.and(self.close_one(key).await);
         }
         self.tell_all_unshipped();
         first
+    }
+
+    /// Ends one opening at the end of all.
+    async fn close_one(&mut self, key: FileKey) -> Result<(), CliError> {
+        let name = self.table.name(key);
+        let source = self.open.get_mut(&key).expect("its key was just found");
+        if source.unfinished() > 0 && !self.table.is_gone(key) {
+            self.count.unfinished.insert(name.clone(), source.unfinished());
+        }
+        let closed = source.close(&self.target, &name).await;
+        let (committed, waiting) = (source.take_committed(), source.waiting() as u64);
+        self.count_lines(key, committed);
+        self.tell_unshipped(key);
+        self.open.remove(&key);
+        self.table.closed(key, waiting);
+        closed
     }
 
     /// Reads what is gone to its end, for nobody can open it again (ST3).
@@ -486,14 +492,23 @@ impl ShipRun {
         }
         // What was removed since the last list is gone too.
         self.list()?;
-        self.table.end();
+        let size = |(key, source): (&FileKey, &OpenSource)| Some((*key, source.size().ok()?));
+        self.table.end(&self.open.iter().filter_map(size).collect());
+        let mut closed = Ok(());
+        if !self.table.lost_if_held().is_empty() {
+            // Those that are there still can be opened again: they make room.
+            let is_there = |key: &FileKey| !self.table.is_gone(*key);
+            for key in self.open.keys().copied().filter(is_there).collect::<Vec<_>>() {
+                closed = closed.and(self.close_one(key).await);
+            }
+        }
         let mut is_told = false;
         loop {
             if !self.table.lost_if_held().is_empty() {
                 self.look().await?;
             }
             let gone = self.table.all_gone();
-            let Some(first) = gone.first() else { return Ok(()) };
+            let Some(first) = gone.first() else { return closed };
             if !is_told {
                 let name = self.table.name(*first);
                 let others = if gone.len() > 1 { " (and others)" } else { "" };

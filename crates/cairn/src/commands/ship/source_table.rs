@@ -321,10 +321,13 @@ impl SourceTable {
         let closed = |source: &&SourceEntry| matches!(source.state, SourceState::Closed { .. });
         let mut wanting: Vec<FileKey> = Vec::new();
         let mut quiet: Vec<FileKey> = Vec::new();
-        for source in self.sources.values().filter(closed) {
+        let may_open = |source: &&SourceEntry| source.is_gone || !self.is_ending;
+        for source in self.sources.values().filter(closed).filter(may_open) {
             let list = if source.unread() > 0 { &mut wanting } else { &mut quiet };
             list.push(source.seen.key);
         }
+        // What is held takes a descriptor already (LD4), and nobody can open it again.
+        wanting.sort_by_key(|key| self.sources.get(key).is_some_and(|it| !it.is_held));
         let mut free = self.open_max.saturating_sub(open);
         if wanting.len() > free {
             change.close = self.quiet_open(now_ms, wanting.len() - free);
@@ -453,9 +456,14 @@ impl SourceTable {
         self.sources.get(&key).map(|source| source.seen.name.clone()).unwrap_or_default()
     }
 
-    /// Shipping ends: of what is gone, the end is where it is now (ST3).
-    pub(super) fn end(&mut self) {
+    /// Shipping ends: of what is gone, the end is where it is now (ST3), whoever still writes to
+    /// it, and nothing else gets a place. `sizes` are those that open files have now.
+    pub(super) fn end(&mut self, sizes: &BTreeMap<FileKey, u64>) {
         self.is_ending = true;
+        for (key, source) in self.sources.iter_mut().filter(|(_, source)| source.is_gone) {
+            source.seen.size = sizes.get(key).copied().unwrap_or(source.seen.size);
+            source.limit = source.limit.min(source.seen.size);
+        }
     }
 
     /// Open files that are to be closed for good, and whether each is gone (ST3) or, as it is read
@@ -495,6 +503,7 @@ impl SourceTable {
 #[cfg(test)]
 mod tests {
     use super::{FileKey, FileSeen, ListedFile, SlotChange, SourceNews, SourceTable};
+    use std::collections::BTreeMap;
 
     const A: FileKey = FileKey { device: 1, inode: 11 };
     const B: FileKey = FileKey { device: 1, inode: 12 };
@@ -529,6 +538,20 @@ mod tests {
         assert_eq!(table.listed(vec![file("b", B, 7), held("c", C, 3)]), []);
         assert_eq!(table.all_gone(), [C]);
         assert_eq!(table.listed(vec![file("b", B, 7)]), [lost("c", 3)]);
+    }
+
+    #[test]
+    fn what_is_gone_and_held_has_a_place_before_others_and_ends_where_it_is_when_shipping_ends() {
+        let mut table = SourceTable::new(1, false);
+        assert_eq!(table.listed(vec![file("a", A, 7), held("b", B, 5)]), []);
+        assert_eq!(open_all(&mut table, 0).open, [B], "nobody can open it again");
+        table.end(&BTreeMap::from([(B, 6)]));
+        assert_eq!(table.limit(B), 6);
+        // Who still writes to it is not waited for (ST3).
+        table.was_read(B, (6, 9), false, 0);
+        assert_eq!(table.finished(0), [(B, true)]);
+        table.forget(B, true);
+        assert_eq!(table.change_slots(0).open, [], "it is there for the next run");
     }
 
     /// Looks at all that is new: nothing of it is shipped.
