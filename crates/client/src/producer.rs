@@ -364,6 +364,26 @@ pub struct Producer {
 }
 
 impl Producer {
+    /// Whether a stream takes a producer of that name: for who has to know before anything is done.
+    ///
+    /// # Errors
+    /// `Invalid`: it has another size than names may have.
+    pub fn check_name(name: &str) -> Result<(), Error> {
+        let fits = (1..=PRODUCER_NAME_SIZE_MAX).contains(&name.len());
+        let why = || format!("a producer's name has 1 to {PRODUCER_NAME_SIZE_MAX} bytes");
+        if fits { Ok(()) } else { Err(Error::invalid(why())) }
+    }
+
+    /// The same of a cursor.
+    ///
+    /// # Errors
+    /// `Invalid`: it is too large.
+    pub fn check_cursor(cursor: &[u8]) -> Result<(), Error> {
+        let (size, most) = (cursor.len(), cairn_protocol::CURSOR_SIZE_MAX);
+        let why = || format!("a cursor of {size} bytes: it may have {most}");
+        if size <= most { Ok(()) } else { Err(Error::invalid(why())) }
+    }
+
     /// Appends one record; done when it is committed.
     ///
     /// # Errors
@@ -413,10 +433,7 @@ impl Producer {
         record: &[u8],
         cursor: Bytes,
     ) -> Result<PendingAppend, Error> {
-        if cursor.len() > cairn_protocol::CURSOR_SIZE_MAX {
-            let (size, most) = (cursor.len(), cairn_protocol::CURSOR_SIZE_MAX);
-            return Err(Error::invalid(format!("a cursor of {size} bytes: it may have {most}")));
-        }
+        Self::check_cursor(&cursor)?;
         self.take(record, Some(cursor)).await
     }
 
@@ -514,7 +531,7 @@ impl Cell {
         name: &str,
         options: ProducerOptions,
     ) -> Result<Producer, Error> {
-        check_name(name)?;
+        Producer::check_name(name)?;
         let file = self.open(path).await?;
         check_stream(path, &file)?;
         self.producer_of(file, name, options).await
@@ -526,7 +543,7 @@ impl Cell {
         name: &str,
         options: ProducerOptions,
     ) -> Result<Producer, Error> {
-        check_name(name)?;
+        Producer::check_name(name)?;
         let fails_if_locked = options.fails_if_locked;
         let mode = ProducerMode { fails_if_locked, ..ProducerMode::default() };
         let (id, name) = (file.entry().id, name.to_owned());
@@ -570,13 +587,6 @@ impl Cell {
         let (shared, epoch) = (Arc::new(shared), epoch.get());
         Ok(Producer { shared, epoch, cursor_gone, _file: file })
     }
-}
-
-fn check_name(name: &str) -> Result<(), Error> {
-    if (1..=PRODUCER_NAME_SIZE_MAX).contains(&name.len()) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("a producer's name has 1 to {PRODUCER_NAME_SIZE_MAX} bytes")))
 }
 
 /// Refuses whatever is no stream.

@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::session::RemotePath;
 use bytes::Bytes;
 use cairn_client::{Error, Producer, ProducerOptions};
-use cairn_protocol::{CURSOR_SIZE_MAX, ErrorCode, Outcome, PRODUCER_NAME_SIZE_MAX};
+use cairn_protocol::{ErrorCode, Outcome};
 use clap::Args;
 use serde_json::json;
 
@@ -26,7 +26,8 @@ const OTHER_INPUT_ADVICE: &str =
 
 /// What to do where some lines may be in the stream.
 const UNKNOWN_ADVICE: &str = "the last lines may be in the stream: 'cairn producers' shows how \
-                              many are, and --resume-lines goes on behind them";
+                              many are, and the last cursor; where none was given, the same input \
+                              with --resume-lines goes on behind them";
 
 /// What to do with a record that a stream does not take.
 pub(super) const TOO_LARGE_ADVICE: &str = "cut it up: a record of a stream has at most 8 MiB with \
@@ -69,19 +70,9 @@ impl StreamFlags {
         to: &RemotePath,
     ) -> Result<(), CliError> {
         let doing = || format!("appending to {to}");
-        let fits = |name: &str| (1..=PRODUCER_NAME_SIZE_MAX).contains(&name.len());
-        if let Some(name) = producer.filter(|name| !fits(name)) {
-            let (most, size) = (PRODUCER_NAME_SIZE_MAX, name.len());
-            let why = format!("a producer's name has 1 to {most} bytes, and this one {size}");
-            return Err(CliError::usage(doing(), &why, "--producer NAME: another one"));
-        }
-        let size = self.cursor.as_ref().map_or(0, String::len);
-        if size > CURSOR_SIZE_MAX {
-            let why = format!("a cursor of {size} bytes");
-            let advice = format!("--cursor TEXT: of {CURSOR_SIZE_MAX} bytes at most");
-            return Err(CliError::usage(doing(), &why, &advice));
-        }
-        Ok(())
+        producer.map_or(Ok(()), Producer::check_name).doing(doing)?;
+        let cursor = self.cursor.as_ref().map(String::as_bytes);
+        cursor.map_or(Ok(()), Producer::check_cursor).doing(doing)
     }
 
     /// Refuses what cannot be.
