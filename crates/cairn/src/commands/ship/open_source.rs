@@ -149,6 +149,8 @@ pub(super) struct OpenSource {
     producer: Option<Producer>,
     /// How far it is shipped, as the stream told last: of an old cursor it tells once.
     so_far: ShippedSoFar,
+    /// Where it was begun anew, as people were told: an opening in vain is not told of again (SI2).
+    told: Option<SourceStart>,
     /// Of the last line that was sent: all are committed when it is.
     last: Option<PendingAppend>,
     /// What was sent may not be there: only an opening tells (OS1).
@@ -181,6 +183,7 @@ impl OpenSource {
             committed: CommittedLines::default(),
             producer: None,
             so_far: ShippedSoFar::default(),
+            told: None,
             last: None,
             is_unsure: false,
             is_in_long_line: false,
@@ -403,7 +406,9 @@ impl OpenSource {
         self.producer = Some(producer);
         self.note_committed();
         let (seen, head, start) = self.start(target, name)?;
-        tell_begun_anew(name, start, seen.size);
+        if self.told.replace(start) != Some(start) {
+            tell_begun_anew(name, start, seen.size);
+        }
         // What is not there is sent anew.
         self.count_up_to(start.offset());
         self.under_way.clear();
