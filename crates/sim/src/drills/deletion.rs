@@ -57,7 +57,8 @@ pub(super) const DRILLS: &[Drill] = &[
 const LONG: Duration = Duration::from_secs(12);
 const BYTES: &[u8] = b"bytes of a file";
 
-fn delete(script: &mut DrillScript, at: &str) -> Result<String, String> {
+/// Deletes it; its hidden name.
+pub(super) fn delete(script: &mut DrillScript, at: &str) -> Result<String, String> {
     match script.done(1, ClientOp::Delete { path: path(at), recursive: true })? {
         OpOutput::Hidden(hidden) => Ok(hidden),
         other => Err(format!("deleting {at}: {other:?}")),

@@ -1,5 +1,6 @@
 //! Drills of snapshots: what one file's writers do is never seen in another's bytes (R32, R34).
 
+use super::deletion::delete;
 use super::drill::Drill;
 use super::script::DrillScript;
 use super::streams::{committed, open, reads, send, stream};
@@ -202,15 +203,9 @@ fn a_copy_of_a_stream_is_purged_while_its_producer_writes(script: &mut DrillScri
     let first = send(script, 0, &producer, (1, b"one,"));
     committed(script, first)?;
     snapshot(script, "/stream", "/copy")?;
-    let deleted = |script: &mut DrillScript, at: &str| match script
-        .done(1, ClientOp::Delete { path: path(at), recursive: true })?
-    {
-        OpOutput::Hidden(hidden) => Ok(hidden),
-        other => Err(format!("deleting {at}: {other:?}")),
-    };
-    let hidden = deleted(script, "/copy")?;
+    let hidden = delete(script, "/copy")?;
     // Once more: it goes at once.
-    deleted(script, &hidden)?;
+    delete(script, &hidden)?;
     // Nothing tells of it: the replicas stay.
     script.pass(Duration::from_secs(20));
     let second = send(script, 0, &producer, (2, b"two,"));
