@@ -52,11 +52,12 @@ pub(super) fn measure(
         let operations = operations * LOOK_UPS;
         CallerJob::LookUp { population, operations, at_most: None }
     })?;
-    let tell_cost = |what: &str, value: f64, wanted: &str| {
-        figures.tell(&Figure { what, value, digits: 0, unit: "µs", wanted })
+    let tell_cost = |of: &str, value: f64| {
+        let what = format!("{of}, the master's CPU");
+        figures.tell(&Figure { what: &what, value, digits: 0, unit: "µs", wanted: "" })
     };
     tell("creations of files", created, "")?;
-    tell_cost("the master's CPU for one", costs, "")?;
+    tell_cost("creations of files", costs)?;
     tell("look-ups of files", looked_up, "")?;
     let operation = |what: ChunkOperation, operations: u64| {
         rate(&format!("{what:?}").to_lowercase().replace(['(', ')'], ""), &|root| {
@@ -70,8 +71,8 @@ pub(super) fn measure(
     ] {
         let (done, costs) = operation(asked, operations)?;
         tell(what, done, &creates)?;
-        // The servers of the bench, which are on the same cores, make the chunk.
-        tell_cost("the master's CPU for one", costs, "")?;
+        // Apart: the servers of the bench, which make the chunks, are on the same cores.
+        tell_cost(what, costs)?;
     }
     for (count, paper) in INFOS {
         let (done, _) = operation(ChunkOperation::Info(count), operations)?;
