@@ -754,3 +754,70 @@ fn what_the_journal_has_let_go_of_is_gone_wherever_its_files_are() {
     }
     panic!("it takes more than forty steps");
 }
+
+/// A full disk with two chunks, of which the first has 5000 bytes, of which the last block is in its
+/// redo journal, too; the store was opened before it was full, or after.
+fn full_of_two(restarted: bool) -> (SimDisk, ChunkStore) {
+    let disk = new_disk();
+    let (store, mut model) = filled(&disk, 5000);
+    model.take(&store, &write(4096, vec![1; 904])).unwrap();
+    let other = ChunkHandle::new(9);
+    let raise =
+        JournalEntry::Raise { handle: other, version: version(1), create: true, close: false };
+    store.journal(&[raise]).unwrap();
+    if !restarted {
+        disk.set_capacity(disk.space().unwrap().used);
+        // The journal's last page has room for some lines.
+        let mut terms = (1..).map(|number| [JournalEntry::Term(Term::new(number))]);
+        terms.find(|term| store.journal(term).is_err());
+        return (disk, store);
+    }
+    drop(store);
+    disk.crash();
+    disk.set_capacity(1);
+    let store = open(&disk).0;
+    disk.set_capacity(disk.space().unwrap().used);
+    (disk, store)
+}
+
+#[test]
+fn what_is_garbage_goes_from_a_full_disk_and_makes_room() {
+    for restarted in [false, true] {
+        let (disk, store) = full_of_two(restarted);
+        let full = disk.space().unwrap().used;
+        let term = [JournalEntry::Term(Term::new(1 << 20))];
+        assert_eq!(store.journal(&term), Err(DiskError::NoSpace.into()));
+        assert_eq!(store.trash(&[(HANDLE, version(1))].into()), Ok([].into()), "{restarted}");
+        assert_eq!(read(&store, 0, 1), Err(ChunkError::NoSuchChunk));
+        store.empty_trash(0, 1000).unwrap();
+        assert!(disk.space().unwrap().used < full, "restarted: {restarted}");
+        store.journal(&term).unwrap();
+        drop(store);
+        disk.crash();
+        assert_eq!(open(&disk).1, None, "it does not come back");
+    }
+}
+
+/// Throws the first chunk away on a full disk, killed after so many steps; whether that was done.
+fn killed_while_garbage_makes_room(restarted: bool, steps: u64) -> bool {
+    let context = format!("restarted: {restarted}, after {steps} steps");
+    let (disk, store) = full_of_two(restarted);
+    disk.arm_fuse(steps);
+    let done = store.trash(&[(HANDLE, version(1))].into());
+    drop(store);
+    disk.crash();
+    let has_bytes = disk.list("chunks/07").unwrap().iter().any(|it| it.ends_with("chunk"));
+    let (_, found) = ChunkStore::open(disk.session()).unwrap();
+    let is_there = found.replicas.iter().any(|it| it.handle == HANDLE);
+    assert!(!is_there || has_bytes || found.damaged.contains(&HANDLE), "{context}");
+    assert!(done.is_err() || !is_there, "{context}");
+    done.is_ok()
+}
+
+#[test]
+fn killed_while_garbage_makes_room_on_a_full_disk_it_is_whole_or_damaged_or_gone() {
+    for restarted in [false, true] {
+        let done = (0..40).find(|steps| killed_while_garbage_makes_room(restarted, *steps));
+        assert!(done.expect("within forty steps") > 3);
+    }
+}

@@ -20,7 +20,7 @@ use crate::failure_note::note_failure;
 use crate::identity_file::{read_identity, write_identity};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
 use crate::recovery::{LastLife, recover};
-use crate::trash::{Trash, throw_away};
+use crate::trash::{Trash, remove_bytes, throw_away};
 use crate::version_journal::{JOURNAL_PATH, VersionJournal, sound_lines};
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::buffer_pool::BufferPool;
@@ -394,7 +394,8 @@ impl ChunkStore {
     }
 
     /// Moves replicas to the trash, but for those that are newer than named (R33), and says which
-    /// those are. One flush takes all others out of the journal.
+    /// those are. One flush takes all others out of the journal. On a full disk their bytes may go
+    /// at once, before and without that (T3).
     ///
     /// # Errors
     /// [`ChunkError`]; some may be gone then.
@@ -412,7 +413,7 @@ impl ChunkStore {
         let mut chunks: Vec<_> = here.iter().map(|(_, _, chunk)| locked(chunk)).collect();
         self.guarded(|| {
             let mut journal = locked(&self.journal);
-            let (mut newer, mut going, mut lines) = (BTreeSet::new(), Vec::new(), Vec::new());
+            let (mut newer, mut going) = (BTreeSet::new(), Vec::new());
             for ((handle, version, _), chunk) in here.iter().zip(&mut chunks) {
                 match journal.replica(*handle) {
                     // Gone meanwhile.
@@ -420,14 +421,11 @@ impl ChunkStore {
                     Some(it) if it.version > *version && !planted::broken(Rule::R33) => {
                         newer.insert(*handle);
                     }
-                    Some(it) => {
-                        lines.push(JournalLine::Gone(*handle));
-                        going.push((*handle, it.version, chunk));
-                    }
+                    Some(it) => going.push((*handle, it.version, chunk)),
                 }
             }
-            if !lines.is_empty() {
-                journal.append(&lines)?;
+            if !going.is_empty() {
+                self.take_out(&mut journal, &mut going)?;
             }
             drop(journal);
             let mut known = locked(&self.chunks);
@@ -445,6 +443,26 @@ impl ChunkStore {
             moved.into_iter().collect::<Result<(), _>>().map_err(disk_error)?;
             Ok(newer)
         })
+    }
+
+    /// Takes replicas out of the journal. Where there is no room for that, their bytes make it (T3).
+    fn take_out(
+        &self,
+        journal: &mut VersionJournal,
+        going: &mut [(ChunkHandle, ChunkVersion, &mut MutexGuard<'_, Chunk>)],
+    ) -> Result<(), ChunkError> {
+        let lines: Vec<_> = going.iter().map(|(it, ..)| JournalLine::Gone(*it)).collect();
+        match journal.append(&lines) {
+            Err(DiskError::NoSpace) => {}
+            done => return Ok(done?),
+        }
+        for (handle, _, chunk) in going {
+            // No read of it passes any more, here or after a restart.
+            chunk.head_lost = true;
+            self.directory.close(*handle);
+            remove_bytes(self.disk(), *handle).map_err(disk_error)?;
+        }
+        Ok(journal.append(&lines)?)
     }
 
     /// Removes a slice of what was thrown away before `before_ms`, or of all where space is short;

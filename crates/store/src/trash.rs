@@ -9,6 +9,10 @@
 //!   half-way is never taken for a chunk.
 //! - T2: one look at it takes a few names, however many lie there: an unlink of a large file costs
 //!   milliseconds, and after a large deletion the trash is as large as the server was.
+//! - T3: where the disk has no room to take a replica out of the journal, its bytes go at once, past
+//!   the trash, and make it: on a full disk nothing else would ever become less. Its sidecar stays
+//!   until it is out of the journal: a start between the two finds a damaged replica and no other,
+//!   which the master has collected once more.
 
 use crate::chunk_files::{KINDS, path};
 use cairn_env::{Disk, IoFailure};
@@ -31,7 +35,24 @@ pub(crate) fn throw_away(
 ) -> Result<(), IoFailure> {
     for kind in KINDS {
         let name = format!("{UNDATED}-{:016x}-{:016x}.{kind}", handle.get(), version.get());
-        match disk.rename(&path(handle, kind), &format!("{TRASH_DIRECTORY}/{name}")) {
+        let thrown = match disk.rename(&path(handle, kind), &format!("{TRASH_DIRECTORY}/{name}")) {
+            // A name takes room, too (T3).
+            Err(IoFailure::NoSpace) => disk.remove(&path(handle, kind)),
+            renamed => renamed,
+        };
+        match thrown {
+            Ok(()) | Err(IoFailure::NotFound) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+/// Removes what takes room of a replica that is still in the journal, and leaves what says that it
+/// had that (T3). Overwrites go first: done again by a start, they would make a file anew.
+pub(crate) fn remove_bytes(disk: &dyn Disk, handle: ChunkHandle) -> Result<(), IoFailure> {
+    for kind in ["redo", "chunk"] {
+        match disk.remove(&path(handle, kind)) {
             Ok(()) | Err(IoFailure::NotFound) => {}
             Err(failure) => return Err(failure),
         }

@@ -17,7 +17,9 @@
 //! - VJ5: where it is not known which of two journals has the name, neither takes a line: one that
 //!   has lost its name is nowhere after a restart, whatever its sync says.
 
-use crate::whole_files::{disk_error, put_draft_in_place, read_file, sync_failure, write_draft};
+use crate::whole_files::{
+    disk_error, put_draft_in_place, read_file_within, sync_failure, write_draft,
+};
 use cairn_env::{Disk, DiskError, DiskFile, JournalEntry, OpenMode};
 use cairn_format::{
     FormatError, JOURNAL_HEADER_SIZE, JournalHeader, JournalLine, ReplicaLine, ScrubPosition,
@@ -31,6 +33,9 @@ use std::sync::Arc;
 pub(crate) const JOURNAL_PATH: &str = "journal";
 /// Bytes that a journal may grow by, beyond its double, before it is begun anew.
 const GROWTH_MAX: u64 = 1 << 20;
+/// What is larger is none. A replica takes 48 bytes when a journal is begun, and it may double: so
+/// ninety million replicas of one directory, or more than any disk has files.
+const SIZE_MAX: u64 = 1 << 33;
 
 /// What a journal says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -159,7 +164,7 @@ pub(crate) struct FoundJournal {
 
 /// What is in the journal of `disk`; nothing where there is none.
 pub(crate) fn read_journal(disk: &dyn Disk) -> Result<Option<FoundJournal>, JournalOpenError> {
-    let Some(file) = read_file(disk, JOURNAL_PATH).map_err(disk_error)? else {
+    let Some(file) = read_file_within(disk, JOURNAL_PATH, SIZE_MAX).map_err(disk_error)? else {
         return Ok(None);
     };
     let (header, mut damaged_at) = match decode_journal_header(&file) {

@@ -14,8 +14,8 @@ pub(crate) fn sync_failure(error: SyncError) -> DiskError {
     error.into()
 }
 
-/// No file that is read whole is near so large. What says that it is (a hole in it costs nobody
-/// anything) is refused before it takes memory.
+/// No file that is read whole is near so large, but for a journal. What says that it is (a hole in
+/// it costs nobody anything) is refused before it takes memory.
 const FILE_SIZE_MAX: u64 = 1 << 30;
 /// What systems say of such a file.
 const EFBIG: i32 = 27;
@@ -24,8 +24,13 @@ const PIECE_SIZE: usize = 1 << 20;
 
 /// Reads all of an open file.
 pub(crate) fn read_all(file: &dyn DiskFile) -> Result<Vec<u8>, IoFailure> {
+    read_all_within(file, FILE_SIZE_MAX)
+}
+
+/// The same of one that may be of this size.
+fn read_all_within(file: &dyn DiskFile, size_max: u64) -> Result<Vec<u8>, IoFailure> {
     let size = file.size()?;
-    if size > FILE_SIZE_MAX {
+    if size > size_max {
         return Err(IoFailure::System(EFBIG));
     }
     let size = usize::try_from(size).expect("compared above");
@@ -52,8 +57,17 @@ pub(crate) fn write_anew(file: &dyn DiskFile) -> Result<(), IoFailure> {
 
 /// Reads a file, or nothing where it is missing.
 pub(crate) fn read_file(disk: &dyn Disk, path: &str) -> Result<Option<Vec<u8>>, IoFailure> {
+    read_file_within(disk, path, FILE_SIZE_MAX)
+}
+
+/// The same of one that may be of this size.
+pub(crate) fn read_file_within(
+    disk: &dyn Disk,
+    path: &str,
+    size_max: u64,
+) -> Result<Option<Vec<u8>>, IoFailure> {
     match disk.open(path, OpenMode::Read) {
-        Ok(file) => read_all(file.as_ref()).map(Some),
+        Ok(file) => read_all_within(file.as_ref(), size_max).map(Some),
         Err(IoFailure::NotFound) => Ok(None),
         Err(failure) => Err(failure),
     }

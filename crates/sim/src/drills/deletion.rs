@@ -51,6 +51,11 @@ pub(super) const DRILLS: &[Drill] = &[
         4,
         a_server_that_was_away_while_a_file_was_purged_gives_its_replica_up_when_it_is_back,
     ),
+    Drill::of_bug(
+        "what is deleted makes room on disks that have none left for a line of a journal",
+        3,
+        what_is_deleted_makes_room_on_disks_that_have_none_left_for_a_line_of_a_journal,
+    ),
 ];
 
 /// Longer than it takes until a server that is silent is dead, and what it could spare is gone.
@@ -264,4 +269,33 @@ fn a_server_that_was_forgotten_keeps_what_was_purged_meanwhile(
     } else {
         Err("what a server has of a past that nobody can tell is thrown away".to_owned())
     }
+}
+
+/// Each server is started on a full disk, so that nothing is written to its journal any more, or
+/// fills up while it runs.
+fn what_is_deleted_makes_room_on_disks_that_have_none_left_for_a_line_of_a_journal(
+    script: &mut DrillScript,
+) -> Verdict {
+    let files = ["/a", "/b", "/c"].map(|at| written(script, at));
+    let chunks = files.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let servers = script.nodes().servers.clone();
+    script.pass(Duration::from_secs(2));
+    for (at, server) in servers.iter().enumerate() {
+        let has_begun = at == 0;
+        if !has_begun {
+            script.kill(*server);
+            script.fill_disks(*server);
+            script.restart(*server)?;
+        }
+        script.fill_disks(*server);
+    }
+    let full: Vec<u64> = servers.iter().map(|server| script.disk_used(*server)).collect();
+    script.pass(Duration::from_secs(2));
+    let hidden = delete(script, "/a")?;
+    delete(script, &hidden)?;
+    until_nobody_holds(script, chunks[0].1)?;
+    script.until("all disks have room", |script| {
+        servers.iter().zip(&full).all(|(server, full)| script.disk_used(*server) < *full)
+    })?;
+    chunks[1..].iter().try_for_each(|(file, _)| reads_as_written(script, *file))
 }

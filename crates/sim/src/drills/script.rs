@@ -12,7 +12,7 @@ use crate::report::{RunConfig, RunReport};
 use crate::run::finish;
 use crate::simulation::{Simulation, told};
 use bytes::Bytes;
-use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SeenRequest, WorldStep};
+use cairn_env_sim::{DiskFaults, DiskImage, NodeId, SeenRequest, SimDisk, WorldStep};
 use cairn_protocol::{Failure, FindPrimary, MasterRole, Response, Role};
 use cairn_types::{Address, CellConfig, ChunkHandle, ChunkIndex, ChunkVersion, Content, EntryId};
 use std::cell::RefCell;
@@ -371,6 +371,18 @@ impl DrillScript {
     pub(super) fn fail_disk(&mut self, node: NodeId, faults: DiskFaults) {
         self.may_halt.insert(node);
         self.sim.world.disks(node).iter().for_each(|disk| disk.set_faults(faults, 1));
+    }
+
+    /// From now on a machine's disks take what is in the place of something else, and nothing more.
+    pub(super) fn fill_disks(&mut self, node: NodeId) {
+        for disk in self.sim.world.disks(node) {
+            disk.set_capacity(disk.used());
+        }
+    }
+
+    /// Bytes that a machine's disks hold.
+    pub(super) fn disk_used(&self, node: NodeId) -> u64 {
+        self.sim.world.disks(node).iter().map(SimDisk::used).sum()
     }
 
     /// What the master's disk holds.
