@@ -35,8 +35,8 @@ usage: cargo xtask <command>
                 … --streams             with producers and readers of a stream
                 --planted [RULE]        each rule broken on purpose, or one; a checker must notice
   soak        a cell of real processes at the size people run; minutes and gigabytes:
-                tree | appends | kills | masters | chaos | heals |
-                recovery --lab PATH (docs/soaks.md)
+                tree | appends | kills | masters | upgrade | chaos | snapshots | streams | heals |
+                recovery --lab PATH | stream-rates --lab PATH (docs/soaks.md)
   fix         apply lints' suggestions, format, rewrite map and .proto
   tidy        the house rules and measures alone (also part of verify):
                 --all                   every circle, large type and doubled name

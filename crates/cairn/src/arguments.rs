@@ -84,7 +84,7 @@ pub(crate) enum Command {
 pub(crate) enum ServerCommand {
     /// Run a whole cell in this process, for development
     Dev(commands::dev::DevArguments),
-    /// Show a cell at work: store, append, kill a server, verify every byte
+    /// Show a cell at work: store, append, kill the master and a server, verify every byte
     Demo(commands::demo::DemoArguments),
     /// Run a master
     Master(commands::master::MasterArguments),
@@ -320,10 +320,15 @@ fn with_unix_spelling(arguments: impl Iterator<Item = OsString>) -> Vec<OsString
 /// The word that names the command: the first that is neither an option nor the value of one.
 fn command_of(arguments: &[OsString]) -> Option<&str> {
     let mut words = arguments.iter().skip(1).filter_map(|argument| argument.to_str());
+    let all = Arguments::command();
+    let of_all =
+        |word: &str| all.get_arguments().find(|it| it.get_long() == word.strip_prefix("--"));
     loop {
         match words.next()? {
-            "--cell" | "--deadline" | "--config" => drop(words.next()),
             word if !word.starts_with('-') => return Some(word),
+            word if of_all(word).is_some_and(|it| it.get_action().takes_values()) => {
+                words.next();
+            }
             _ => {}
         }
     }
@@ -475,6 +480,9 @@ mod tests {
             let line =
                 guide.lines().find(|line| starts.iter().any(|start| line.starts_with(start)));
             let line = line.unwrap_or_else(|| panic!("{name} is not in the guide"));
+            for part in command.get_subcommands().map(clap::Command::get_name) {
+                assert!(part == "help" || guide.contains(part), "{name} {part} is not there");
+            }
             for option in options_of(command) {
                 // As people write it for find; with_unix_spelling reads it so.
                 let is_test = name == "find" && FIND_TESTS.contains(&&option[1..]);
@@ -507,5 +515,6 @@ mod tests {
     #[test]
     fn find_takes_its_tests_with_one_dash_as_everywhere() {
         assert!(read("cairn find / -name *.log -type f").is_ok_and(|a| a.is_some()));
+        assert!(read("cairn --as 0 --cell h find / -name *.log").is_ok_and(|a| a.is_some()));
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Exit {
     Local = 12,
     /// A server stopped by itself rather than go on.
     Halted = 13,
-    /// `status --check`: the cell serves, and has less redundancy than it should.
+    /// `status --check`, `fsck`: the cell serves, and has less redundancy than it should.
     Degraded = 14,
     /// Owner, group and mode of a path do not allow it.
     Denied = 15,

@@ -28,6 +28,7 @@ use crate::log_form::{LogFormat, LogThreshold, RpcLogSize};
 use cairn_chunkserver::ScrubSettings;
 use cairn_types::CellConfig;
 use serde::Deserialize;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Seconds that an operation may take unless said otherwise.
@@ -196,7 +197,13 @@ impl SettingsFile {
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, CliError> {
         let Some(path) = path else { return Ok(Self::default()) };
         let doing = || format!("reading settings from {}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| CliError::new(doing(), error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            ErrorKind::IsADirectory => {
+                let why = "it is a directory";
+                CliError::new(doing(), Cause::new(Exit::Local, why, "name a file of settings"))
+            }
+            _ => CliError::new(doing(), error),
+        })?;
         Self::parse(&text).map_err(|cause| CliError::new(doing(), cause))
     }
 
@@ -216,6 +223,13 @@ mod tests {
     use super::SettingsFile;
     use cairn_chunkserver::ScrubSettings;
     use cairn_types::CellConfig;
+    use std::path::Path;
+
+    #[test]
+    fn a_directory_is_no_file_of_settings() {
+        let told = SettingsFile::read(Some(Path::new("/"))).map(drop).expect_err("it is none");
+        assert!(told.to_string().contains("name a file of settings"), "{told}");
+    }
 
     #[test]
     fn an_unknown_setting_is_refused_with_its_name_and_line() {

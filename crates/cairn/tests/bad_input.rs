@@ -223,6 +223,12 @@ fn wrong_settings<'a>(cell: &Cell) -> Vec<Row<'a>> {
             2,
             &["chunk_size", "67108864"],
         ),
+        row(
+            "a group of a master that is not there",
+            run(cairn(["masters", "create", "127.0.0.1:1", "--deadline", "1"]), b""),
+            6,
+            &["check the address, and that 'cairn master --peers"],
+        ),
         row("no data directory", run(cairn(["master"]), b""), 2, &["--data"]),
         row(
             "no rack",

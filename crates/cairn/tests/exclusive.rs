@@ -9,8 +9,13 @@ use cairn_protocol::ErrorCode;
 use cell::library::{client, path, runtime};
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_until, feed, run};
+use std::io::Write;
+use std::pin::pin;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 /// A cell with a stream of bytes at `/s`, which has these in two extents at least.
@@ -212,4 +217,44 @@ fn readers_see_a_range_as_it_was_or_as_it_is_and_never_both() {
     let all = cell.run(["cat", "/s"]).stdout;
     let rest = [vec![0; SIZE], vec![ROUNDS; SIZE], vec![0; SIZE]].concat();
     assert!(all == rest, "the last is there, and nothing else has changed");
+}
+
+/// Runs it in this thread, without a runtime.
+fn park_until<T>(work: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut work = pin!(work);
+    loop {
+        match work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn without_a_runtime_of_tokio_it_is_opened_waited_for_and_let_go_of_as_with_one() {
+    let cell = cell_with(b"aaaa\nbbbb\n");
+    let mut first = replacing(&cell, &["--offset", "0", "/s"]);
+    await_until("it is taken", || is_taken(&cell));
+    let mut stdin = first.0.stdin.take().expect("piped");
+    let other = park_until(client(cell.address()));
+    let waits = thread::spawn(move || {
+        let options = ExclusiveOptions { waits: true, ..ExclusiveOptions::default() };
+        park_until(async {
+            let mut mine = other.open_exclusive(&path("/s"), options).await.expect("opens");
+            mine.replace(5, "BBBB".into()).await.expect("replaces");
+            mine.close().await.expect("closes");
+        });
+    });
+    stdin.write_all(b"AAAA").expect("it reads");
+    drop(stdin);
+    assert!(first.0.wait().expect("ends").success());
+    waits.join().expect("no panic");
+    assert_eq!(cell.ok(["cat", "/s"]), "AAAA\nBBBB\n");
 }

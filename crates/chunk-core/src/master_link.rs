@@ -33,10 +33,10 @@ use std::time::Duration;
 
 /// Replicas that a heartbeat reports in turn, so that the master can name what is garbage.
 const HELD_PER_HEARTBEAT: usize = 200;
-/// Replicas that a heartbeat names as lost, as damaged, or as sound again: some of each.
-const NAMED_PER_HEARTBEAT: usize = 10_000;
 /// The same while some of what was reported is garbage: there is more of it, mostly.
 const HELD_WHILE_SHEDDING: usize = 1000;
+/// Replicas that a heartbeat names as lost, as damaged, or as sound again: some of each.
+const NAMED_PER_HEARTBEAT: usize = 10_000;
 /// Pause before another try to join.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
 /// How long one call to the master may take.

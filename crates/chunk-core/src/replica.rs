@@ -443,7 +443,7 @@ impl Replica {
 
     // The lease.
 
-    /// Lets the primary go on, if the lease is still held that the change was made for (X3).
+    /// Lets the primary go on, if the lease is still held that the change was made for (X4).
     fn as_primary(
         &mut self,
         cx: &mut ReplicaContext<'_>,

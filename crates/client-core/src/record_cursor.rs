@@ -115,12 +115,12 @@ impl RecordCursor {
 mod tests {
     use super::{READ_SIZE, ReadSpec, RecordCursor};
     use bytes::Bytes;
-    use cairn_format::{ProducerId, encode_record};
+    use cairn_format::{RecordSource, encode_record};
     use std::slice::from_ref;
 
     fn framed(number: u64) -> Vec<u8> {
         let mut out = Vec::new();
-        encode_record(ProducerId::new(1), number, b"payload", &mut out);
+        encode_record(RecordSource::new(1), number, b"payload", &mut out);
         out
     }
 

@@ -10,11 +10,10 @@ use crate::link::Link;
 use crate::producer::check_stream;
 use bytes::Bytes;
 use cairn_client_core::{OpenedProducer, Operation, Output, ProducerKey, ProducerMode};
-use cairn_protocol::{ErrorCode, OpenProducer, PAYLOAD_SIZE_MAX};
+use cairn_protocol::{ErrorCode, Failure, OpenProducer, PAYLOAD_SIZE_MAX};
 use cairn_types::{CellPath, Content, EntryId, Epoch, RecordNumber};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::task::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// How often a stream that another has is asked for.
 const ASKED_EVERY: Duration = Duration::from_millis(200);
@@ -42,7 +41,8 @@ pub struct ExclusiveStream {
     next: u64,
     piece_size: usize,
     sync: bool,
-    renewing: JoinHandle<()>,
+    /// Nothing is renewed any more once it is dropped.
+    renewing: Option<Arc<Renewal>>,
     file: File,
 }
 
@@ -77,7 +77,7 @@ impl Cell {
             );
             return Err(Error::invalid(why));
         }
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let opened = loop {
             // Each asking is a mutation of its own: a refusal is remembered as the answer to it.
             match self.open_now(file.entry().id).await {
@@ -86,15 +86,20 @@ impl Cell {
                         && error.code() == ErrorCode::StreamLocked
                         && began.elapsed() < self.link.deadline() =>
                 {
-                    tokio::time::sleep(ASKED_EVERY).await;
+                    self.link.pause(ASKED_EVERY).await?;
                 }
                 opened => break opened?,
             }
         };
         let OpenedProducer { producer: key, epoch, number, lease_ms, .. } = opened;
         let size_max = self.info().config.append_size_max().min(u64::from(PAYLOAD_SIZE_MAX));
-        let id = file.entry().id;
-        let renewing = tokio::spawn(renew(self.clone(), id, (epoch, lease_ms)));
+        let renewing = Arc::new(Renewal {
+            link: Arc::clone(&self.link),
+            file: file.entry().id,
+            epoch,
+            every: Duration::from_millis(lease_ms.max(1)) / WORDS_PER_LEASE,
+        });
+        renewing.wait();
         Ok(ExclusiveStream {
             link: Arc::clone(&self.link),
             key,
@@ -102,7 +107,7 @@ impl Cell {
             next: number.get().saturating_add(1),
             piece_size: usize::try_from(size_max).unwrap_or(usize::MAX),
             sync: options.sync || file.entry().synced,
-            renewing,
+            renewing: Some(renewing),
             file,
         })
     }
@@ -117,18 +122,40 @@ impl Cell {
     }
 }
 
-/// Has an exclusive opening go on, until it is over.
-async fn renew(cell: Cell, file: EntryId, (epoch, lease_ms): (Epoch, u64)) {
-    let every = Duration::from_millis(lease_ms.max(1)) / WORDS_PER_LEASE;
-    loop {
-        tokio::time::sleep(every).await;
-        let renewal =
-            OpenProducer { file, exclusive: true, renews: epoch, ..OpenProducer::default() };
-        let told = cell.ask(renewal).await;
-        // A master that does not answer now may do so yet, and heed it still.
-        if told.is_err_and(|error| error.code() == ErrorCode::ProducerFenced) {
-            return;
-        }
+/// Has an exclusive opening go on, until it is over or this is dropped. The client's own loop
+/// counts the time, so that it does under any runtime.
+#[derive(Debug)]
+struct Renewal {
+    link: Arc<Link>,
+    file: EntryId,
+    epoch: Epoch,
+    every: Duration,
+}
+
+impl Renewal {
+    fn wait(self: &Arc<Self>) {
+        let renewal = Arc::downgrade(self);
+        let rung = Box::new(move |rung: Result<Output, Failure>| {
+            // It fails where the loop ends; nobody is left then whose opening it is.
+            if let (Ok(_), Some(renewal)) = (rung, renewal.upgrade()) {
+                renewal.ask();
+            }
+        });
+        self.link.hand_over(Operation::Pause(self.every), self.every, rung);
+    }
+
+    fn ask(self: &Arc<Self>) {
+        let (file, renews) = (self.file, self.epoch);
+        let request = OpenProducer { file, exclusive: true, renews, ..OpenProducer::default() };
+        let renewal = Arc::downgrade(self);
+        let told = Box::new(move |told: Result<Output, Failure>| {
+            let is_over = told.is_err_and(|failure| failure.code == ErrorCode::ProducerFenced);
+            // A master that does not answer now may do so yet, and heed it still.
+            if let (false, Some(renewal)) = (is_over, renewal.upgrade()) {
+                renewal.wait();
+            }
+        });
+        self.link.hand_over(Operation::Ask(request.into()), self.link.deadline(), told);
     }
 }
 
@@ -199,8 +226,8 @@ impl ExclusiveStream {
     ///
     /// # Errors
     /// That could not be told: its lease runs out by itself.
-    pub async fn close(self) -> Result<(), Error> {
-        self.renewing.abort();
+    pub async fn close(mut self) -> Result<(), Error> {
+        self.renewing = None;
         let close = Operation::CloseProducer { producer: self.key };
         self.link.run(close).await.map(drop)
     }
@@ -208,7 +235,7 @@ impl ExclusiveStream {
 
 impl Drop for ExclusiveStream {
     fn drop(&mut self) {
-        self.renewing.abort();
+        self.renewing = None;
         // Where nothing is on its way others can have it at once; else when its lease is over.
         let close = Operation::CloseProducer { producer: self.key };
         self.link.hand_over(close, self.link.deadline(), Box::new(drop));

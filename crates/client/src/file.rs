@@ -104,7 +104,7 @@ impl File {
         self.open.holes().clone()
     }
 
-    /// How many bytes these are.
+    /// Bytes of [`Self::holes_read`].
     #[must_use]
     pub fn bytes_passed_over(&self) -> u64 {
         self.open.holes().bytes()

@@ -58,17 +58,20 @@ mod stream;
 mod writer;
 
 pub use cairn_client_core::{ShadowNotice, ShadowReads};
-pub use cairn_format::{ProducerId, RECORD_WINDOW, Record};
+pub use cairn_format::{RECORD_WINDOW, Record, RecordSource};
 pub use cairn_protocol::{
-    BalanceAnswer, BelowGoalCount, CellInfoAnswer, ChangeSettings, ChunkLocations, Cursor,
-    DiskStatus, DrainAnswer, ErrorCode, ExplainAnswer, FindAnswer, Found, JobKind, JobState,
-    JobStatus, JobUnit, ListMastersAnswer, Outcome, ProducerStatus, RepairStatusAnswer,
-    ResourceUse, ResourcesAnswer, ServerDisks, ServerDuty, ServerResources, ServerState,
-    ServerStatus, StatusAnswer,
+    BalanceAnswer, BelowGoalCount, CellInfoAnswer, ChangeSettings, ChosenReplica, ChunkLocations,
+    Cursor, DegradedChunk, DeletedEntry, DeletedMark, DiskStatus, DrainAnswer, ErrorCode,
+    ExplainAnswer, FindAnswer, FindPrimaryAnswer, Found, GetPolicyAnswer, GetQuotaAnswer, JobKind,
+    JobState, JobStatus, JobUnit, JoinGroup, ListMastersAnswer, ListedChunk, LostChunk, Outcome,
+    ProducerStatus, ReadExtentsAnswer, RecentRpcsAnswer, RecoverAnswer, RepairStatusAnswer,
+    ResourceUse, ResourcesAnswer, Rpc, ServerDisks, ServerDuty, ServerResources, ServerState,
+    ServerStatus, SnapshotAnswer, StatusAnswer,
 };
 pub use cairn_types::{
-    Attributes, CellConfig, CellPath, Content, Entry, EntryKind, Identity, Layout, PathError,
-    WallTime,
+    Address, Attributes, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, EntryId,
+    EntryKind, Epoch, Identity, Layout, LogIndex, MemberChange, Members, PathError,
+    PolicyPartNames, PolicyParts, Rack, ReplicaAt, ServerId, WallTime,
 };
 
 pub use crate::attributes::AttributeChange;

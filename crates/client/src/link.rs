@@ -82,7 +82,7 @@ impl Link {
         answer
     }
 
-    /// The same; the loop calls `done`, or drops it where it has stopped. It must not wait.
+    /// As `submit`; the loop calls `done`, or drops it where it has stopped. It must not wait.
     pub(crate) fn hand_over(&self, operation: Operation, within: Duration, done: OnDone) {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let deadline = clock::boot_time() + within;
@@ -94,7 +94,7 @@ impl Link {
         self.deadline
     }
 
-    /// The same, within the deadline that the cell's options set.
+    /// As `submit`, within the deadline that the cell's options set.
     pub(crate) fn begin(&self, operation: Operation) -> PendingAnswer {
         self.submit(operation, self.deadline)
     }
@@ -103,11 +103,12 @@ impl Link {
         wait(self.begin(operation)).await
     }
 
+    /// Asks the master.
     pub(crate) async fn ask<R: Rpc>(&self, request: R) -> Result<R::Answer, Error> {
         wait_for::<R>(self.begin(Operation::Ask(request.into()))).await
     }
 
-    /// The same, of a request that opens files.
+    /// As `ask`, of a request that opens files.
     pub(crate) async fn open<R: Rpc>(&self, request: R) -> Result<R::Answer, Error> {
         wait_for::<R>(self.begin(Operation::Open(request.into()))).await
     }

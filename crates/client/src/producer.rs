@@ -17,11 +17,11 @@ use crate::file::File;
 use crate::link::Link;
 use bytes::Bytes;
 use cairn_client_core::{OpenedProducer, Operation, Output, ProducerKey, ProducerMode};
-use cairn_format::{ProducerId, encode_record};
+use cairn_format::{RecordSource, encode_record};
 use cairn_protocol::{
     Cursor, ErrorCode, Failure, Outcome, PAYLOAD_SIZE_MAX, PRODUCER_NAME_SIZE_MAX,
 };
-use cairn_types::{CellPath, Content, Layout, RecordNumber, SessionId};
+use cairn_types::{CellPath, Content, Layout, ProducerId, RecordNumber, SessionId};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,7 +137,7 @@ struct SharedProducer {
     link: Arc<Link>,
     key: ProducerKey,
     /// Who readers see; none in a stream of bytes.
-    framed_as: Option<ProducerId>,
+    framed_as: Option<RecordSource>,
     options: ProducerOptions,
     /// Bytes that are free (PD3).
     room: Semaphore,
@@ -180,8 +180,8 @@ impl Drop for BundleOnItsWay {
 /// What stands in the frames of a producer's records. Of a name that was forgotten numbers come
 /// again: who reads a copy of the bytes, in a file where records may stand twice, has to tell the
 /// two apart (R37, R47).
-pub(crate) fn framed_as(name: &str, id: cairn_types::ProducerId) -> ProducerId {
-    ProducerId::of(name, SessionId::new(id.get().into()))
+pub(crate) fn framed_as(name: &str, id: ProducerId) -> RecordSource {
+    RecordSource::of(name, SessionId::new(id.get().into()))
 }
 
 impl SharedProducer {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::producer::framed_as;
 use crate::record_reader::RecordReader;
 use crate::stream::Stream;
-use cairn_format::ProducerId;
+use cairn_format::RecordSource;
 use cairn_protocol::ProducerStatus;
 use cairn_types::{Content, Epoch};
 
@@ -65,7 +65,7 @@ struct UnreadRange {
 /// Looks for a record.
 struct RecordSearch<'a> {
     stream: &'a Stream,
-    producer: ProducerId,
+    producer: RecordSource,
     unread: Vec<UnreadRange>,
     /// Where the last record of the producer was met that has a lower number.
     before: u64,

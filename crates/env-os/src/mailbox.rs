@@ -102,7 +102,7 @@ impl<T> Mailbox<T> {
         is_open
     }
 
-    /// The same for what is in no hurry.
+    /// Puts one in without waking the loop, unless many have gathered; whether somebody takes it.
     pub(crate) fn leave(&self, one: T) -> bool {
         let count = self.lock().as_mut().map(|items| {
             items.push(one);

@@ -16,6 +16,7 @@ mod faults;
 mod file_table;
 mod inode;
 mod names;
+mod room;
 
 pub use faults::DiskFaults;
 
@@ -252,17 +253,6 @@ impl SimDisk {
         state.fuse.is_none_or(|left| left > u64::MAX / 2)
             && state.faults.is_over()
             && state.used() < state.capacity
-    }
-
-    /// Bytes that files take of it, whole pages, whether anybody is on it or not.
-    #[must_use]
-    pub fn used(&self) -> u64 {
-        self.state().used()
-    }
-
-    /// Sets how much fits.
-    pub fn set_capacity(&self, capacity: u64) {
-        self.state().capacity = capacity;
     }
 
     /// Turns all bits of one stored byte; says whether there was one.

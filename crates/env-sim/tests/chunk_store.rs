@@ -755,7 +755,7 @@ fn what_the_journal_has_let_go_of_is_gone_wherever_its_files_are() {
     panic!("it takes more than forty steps");
 }
 
-/// A full disk with two chunks, of which the first has 5000 bytes, of which the last block is in its
+/// A full disk with two chunks, of which the first has 5000 bytes, the last block of them in its
 /// redo journal, too; the store was opened before it was full, or after.
 fn full_of_two(restarted: bool) -> (SimDisk, ChunkStore) {
     let disk = new_disk();

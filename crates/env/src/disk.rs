@@ -109,7 +109,7 @@ pub enum OpenMode {
 /// Bytes of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// The same number, the same file system: its space is there once, whoever tells of it.
+    /// Equal for directories on one file system, whose space is there once.
     pub file_system: u64,
     /// All that it has.
     pub capacity: u64,

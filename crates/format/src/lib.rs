@@ -34,7 +34,7 @@ pub use log_segment::{
     SEGMENT_HEADER_SIZE, SegmentHeader, SegmentRecord, SegmentScan, log_record_size,
     put_log_record, scan_segment, segment_seed,
 };
-pub use record::{ProducerId, RECORD_OVERHEAD, RECORD_SIZE_MAX, encode_record};
+pub use record::{RECORD_OVERHEAD, RECORD_SIZE_MAX, RecordSource, encode_record};
 pub use record_scanner::{Record, RecordScanner, Scanned};
 pub use record_window::{RECORD_WINDOW, RecordWindow};
 pub use redo::{RedoEntry, redo_seed};

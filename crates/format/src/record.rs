@@ -35,12 +35,13 @@ const VERSION: u8 = 1;
 
 const _: () = assert!(ESCAPE != MARKER[3]);
 
-/// Who wrote a record: drawn from a name that the application chose and a random session (R37).
+/// Who wrote a record, as its frame says: drawn from a name that the application chose and a
+/// session, random or that of a producer of a stream (R37).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProducerId(u128);
+pub struct RecordSource(u128);
 
-impl ProducerId {
-    /// The producer of this name in this session (FNV-1a over both).
+impl RecordSource {
+    /// Who has this name in this session (FNV-1a over both).
     #[must_use]
     pub fn of(name: &str, session: SessionId) -> Self {
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -57,7 +58,7 @@ impl ProducerId {
     }
 }
 
-impl fmt::Display for ProducerId {
+impl fmt::Display for RecordSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
@@ -67,7 +68,7 @@ impl fmt::Display for ProducerId {
 ///
 /// # Panics
 /// When the payload is over [`RECORD_SIZE_MAX`]: callers keep to a quarter of a chunk.
-pub fn encode_record(producer: ProducerId, number: u64, payload: &[u8], out: &mut Vec<u8>) {
+pub fn encode_record(producer: RecordSource, number: u64, payload: &[u8], out: &mut Vec<u8>) {
     assert!(payload.len() <= RECORD_SIZE_MAX as usize, "a record over its limit");
     let mut head = [0u8; HEAD_SIZE];
     head[0] = VERSION;
@@ -107,7 +108,7 @@ pub(crate) enum Frame {
         /// Raw bytes of the frame.
         size: usize,
         /// Who wrote it.
-        producer: ProducerId,
+        producer: RecordSource,
         /// Its number.
         number: u64,
         /// Its payload.
@@ -156,7 +157,7 @@ pub(crate) fn judge_frame(raw: &[u8]) -> Frame {
             }
             Frame::Whole {
                 size: MARKER.len() + taken + 1,
-                producer: ProducerId(u128::from_le_bytes(
+                producer: RecordSource(u128::from_le_bytes(
                     head[8..24].try_into().expect("sixteen bytes of a whole head"),
                 )),
                 number: u64::from_le_bytes(
@@ -208,13 +209,13 @@ fn unescape(raw: &[u8], want: usize) -> Unescaped {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, LEAD, MARKER, ProducerId, RECORD_OVERHEAD, encode_record, judge_frame};
+    use super::{Frame, LEAD, MARKER, RECORD_OVERHEAD, RecordSource, encode_record, judge_frame};
     use bytes::Bytes;
     use cairn_types::SessionId;
 
     fn framed(payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        encode_record(ProducerId::new(7), 9, payload, &mut out);
+        encode_record(RecordSource::new(7), 9, payload, &mut out);
         out
     }
 
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(raw.len(), RECORD_OVERHEAD + 5);
         let whole = Frame::Whole {
             size: raw.len(),
-            producer: ProducerId::new(7),
+            producer: RecordSource::new(7),
             number: 9,
             payload: Bytes::from_static(b"hello"),
         };
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_producer_is_its_name_and_its_session() {
-        let id = |name, session| ProducerId::of(name, SessionId::new(session));
+        let id = |name, session| RecordSource::of(name, SessionId::new(session));
         assert_eq!(id("a", 1), id("a", 1));
         assert_ne!(id("a", 1), id("b", 1));
         assert_ne!(id("a", 1), id("a", 2));

@@ -11,7 +11,7 @@
 //!
 //! Duplicates are not its business; see `record_window`.
 
-use crate::record::{Frame, MARKER, ProducerId, judge_frame};
+use crate::record::{Frame, MARKER, RecordSource, judge_frame};
 use bytes::{Buf, Bytes, BytesMut};
 use cairn_types::ByteRange;
 use memchr::memchr;
@@ -24,7 +24,7 @@ pub struct Record {
     /// Bytes of the frame.
     pub size: u64,
     /// Who wrote it.
-    pub producer: ProducerId,
+    pub producer: RecordSource,
     /// Its number among that producer's.
     pub number: u64,
     /// What the application wrote.
@@ -148,7 +148,7 @@ fn find_marker(bytes: &[u8], from: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{Record, RecordScanner, Scanned};
-    use crate::record::{MARKER, ProducerId, encode_record};
+    use crate::record::{MARKER, RecordSource, encode_record};
     use crate::record_window::RecordWindow;
     use proptest::prelude::{
         Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
@@ -156,7 +156,7 @@ mod tests {
 
     fn framed(number: u64, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        encode_record(ProducerId::new(1), number, payload, &mut out);
+        encode_record(RecordSource::new(1), number, payload, &mut out);
         out
     }
 

@@ -3,7 +3,7 @@
 //! - N1: a writer never has numbers further apart than the window on their way, so a number that
 //!   has left the window can only be a duplicate.
 
-use crate::record::ProducerId;
+use crate::record::RecordSource;
 use cairn_types::planted::{Rule, broken};
 use std::collections::BTreeMap;
 
@@ -40,11 +40,11 @@ impl Seen {
 
 /// What one reader has seen, of every producer.
 #[derive(Clone, Debug, Default)]
-pub struct RecordWindow(BTreeMap<ProducerId, Seen>);
+pub struct RecordWindow(BTreeMap<RecordSource, Seen>);
 
 impl RecordWindow {
     /// Whether this is the first time that the record is seen; remembers it.
-    pub fn first_time(&mut self, producer: ProducerId, number: u64) -> bool {
+    pub fn first_time(&mut self, producer: RecordSource, number: u64) -> bool {
         if broken(Rule::R37) {
             return true;
         }
@@ -63,12 +63,12 @@ impl RecordWindow {
 
 #[cfg(test)]
 mod tests {
-    use super::{ProducerId, RECORD_WINDOW, RecordWindow};
+    use super::{RECORD_WINDOW, RecordSource, RecordWindow};
 
     #[test]
     fn each_number_of_a_producer_passes_once_in_any_order_within_the_window() {
         let mut window = RecordWindow::default();
-        let (a, b) = (ProducerId::new(1), ProducerId::new(2));
+        let (a, b) = (RecordSource::new(1), RecordSource::new(2));
         assert!(window.first_time(a, 5));
         assert!(!window.first_time(a, 5));
         assert!(window.first_time(b, 5), "another producer's numbers are its own");
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_jump_forgets_the_whole_window_and_what_lies_behind_it_is_a_duplicate() {
         let mut window = RecordWindow::default();
-        let a = ProducerId::new(1);
+        let a = RecordSource::new(1);
         assert!(window.first_time(a, 0));
         assert!(window.first_time(a, 10 * RECORD_WINDOW));
         assert!(window.first_time(a, 9 * RECORD_WINDOW + 1));

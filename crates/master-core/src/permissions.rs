@@ -155,7 +155,7 @@ impl Asker<'_> {
             || entry().is_some_and(|entry| self.who.may(both, self.state.attributes(&entry)))
     }
 
-    /// The same by id alone; of what is not there, whoever looks says so.
+    /// As `check_entry`, by id alone; of what is not there, whoever looks says so.
     pub(crate) fn check(&self, id: EntryId, wish: Access, path: &CellPath) -> Result<(), Failure> {
         match self.state.entry(id) {
             Some(entry) if !self.may_all() => self.check_entry((id, &entry), wish, path),

@@ -49,8 +49,13 @@ use cairn_pagetree::Damaged;
 use cairn_protocol::{Hello, Request, Response};
 use cairn_types::planted::{Rule, broken};
 use cairn_types::{Address, Members, Term, Time};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
+
+const LOG_IN_DOUBT: &str = "the operation log can no longer be trusted";
+const NO_CHECKPOINT: &str = "a checkpoint could not be made durable";
+const STUCK: &str = "this master cannot go on";
 
 /// A master as the worlds drive it.
 #[derive(Debug)]
@@ -317,11 +322,11 @@ impl Master {
             };
             match durable {
                 Ok(()) => self.set_room(now, has_room, wishes),
-                Err(reason) => self.halt(&reason, wishes),
+                Err(reason) => self.halt(LOG_IN_DOUBT, &reason, wishes),
             }
         } else if self.room.was_asked(id) {
             match result {
-                Err(DiskError::SyncFailed(why)) => self.halt(&why.to_string(), wishes),
+                Err(DiskError::SyncFailed(why)) => self.halt(LOG_IN_DOUBT, &why, wishes),
                 told => self.set_room(now, matches!(told, Ok(LogDone::Room(true))), wishes),
             }
         }
@@ -374,7 +379,7 @@ impl Master {
             }
             Ok(LogDone::Damaged(damaged)) => self.damaged(damaged, wishes),
             Ok(_) => {}
-            Err(DiskError::SyncFailed(why)) => self.halt(&why.to_string(), wishes),
+            Err(DiskError::SyncFailed(why)) => self.halt(NO_CHECKPOINT, &why, wishes),
             Err(error) => {
                 wishes.extend(self.pace.failed(&error).into_iter().map(MasterEffect::Env));
                 self.warn(Some(format!("checkpoint: {error}")));
@@ -398,10 +403,9 @@ impl Master {
     }
 
     /// Stops the process (D3).
-    fn halt(&mut self, reason: &str, wishes: &mut Vec<MasterEffect>) {
+    fn halt(&mut self, what: &str, why: &dyn Display, wishes: &mut Vec<MasterEffect>) {
         self.halted = true;
-        let line = format!("the operation log can no longer be trusted: {reason}");
-        wishes.push(MasterEffect::Env(Effect::Halt(line)));
+        wishes.push(MasterEffect::Env(Effect::Halt(format!("{what}: {why}"))));
     }
 
     /// Proposes what is wished and applies what is committed, until nothing more can be done now,
@@ -452,7 +456,7 @@ impl Master {
                         wishes.extend(told.map(MasterEffect::Env));
                     }
                     Ok(None) => {}
-                    Err(undecodable) => self.halt(&undecodable.to_string(), wishes),
+                    Err(undecodable) => self.halt(STUCK, &undecodable, wishes),
                 }
             }
         }
@@ -467,7 +471,7 @@ impl Master {
     ) {
         let before = effects.len();
         if let Err(error) = self.drive(now, &mut wishes, effects) {
-            self.halt(&error.to_string(), &mut wishes);
+            self.halt(STUCK, &error, &mut wishes);
         }
         if !self.mark.is_set()
             && let Some(damaged) = self.role.state().damage()
@@ -545,7 +549,7 @@ impl Driver for Master {
         }
         let mut wishes = Vec::new();
         if let Err(error) = self.on_event(now, event, &mut wishes) {
-            self.halt(&error.to_string(), &mut wishes);
+            self.halt(STUCK, &error, &mut wishes);
         }
         self.move_on(now, wishes, effects);
     }
@@ -556,12 +560,12 @@ impl Driver for Master {
         }
         let mut wishes = Vec::new();
         if let Err(error) = self.append(now, effects) {
-            self.halt(&error.to_string(), &mut wishes);
+            self.halt(STUCK, &error, &mut wishes);
         }
         if let Some(offer) = self.group.consensus_mut().take_offer() {
             let step = self.fetch.offer(offer);
             if let Err(error) = self.go_on_fetching(now, step, &mut wishes) {
-                self.halt(&error.to_string(), &mut wishes);
+                self.halt(STUCK, &error, &mut wishes);
             }
         }
         let silence = Duration::from_millis(self.role.state().config().silent_ms);
@@ -586,7 +590,7 @@ impl Driver for Master {
                 Ok(said) => effects.extend(said),
                 Err(error) => {
                     let mut wishes = Vec::new();
-                    self.halt(&error.to_string(), &mut wishes);
+                    self.halt(STUCK, &error, &mut wishes);
                     self.move_on(now, wishes, effects);
                 }
             }

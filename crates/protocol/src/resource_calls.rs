@@ -12,7 +12,7 @@ cairn_types::message! {
     /// A data directory. Sizes in bytes.
     pub struct DiskStatus {
         1 => path: String,
-        /// The same number: the same file system, whose space is counted once.
+        /// Equal for directories on one file system, whose space is counted once.
         2 => file_system: u64,
         /// Of the file system, whoever uses it.
         3 => capacity: u64,

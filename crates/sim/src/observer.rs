@@ -345,7 +345,7 @@ impl Observer {
         self.reach("replaced chunk let go of");
     }
 
-    /// The same, of a stream.
+    /// What a record of the log says of a stream.
     fn logged_of_stream(&mut self, at: WorldTime, record: &Record, applied: &Applied) {
         let committed = match self.ledger.streams.take(record, applied) {
             Ok(committed) => committed,

@@ -175,14 +175,14 @@ mod tests {
     use crate::workloads::{RecordFile, TriedRecord};
     use bytes::Bytes;
     use cairn_env_sim::WorldTime;
-    use cairn_format::ProducerId;
+    use cairn_format::RecordSource;
     use cairn_types::EntryId;
 
     /// What the judge says of a replica that answers these bytes from the file's begin on, where a
     /// record of five bytes is acknowledged at 3.
     fn judged(answered: &[u8]) -> Option<&'static str> {
         let mut sim = Simulation::idle();
-        let (id, record) = (EntryId::new(7), (ProducerId::new(1), 1));
+        let (id, record) = (EntryId::new(7), (RecordSource::new(1), 1));
         let file = RecordFile::named("/log");
         file.borrow_mut().id = Some(id);
         let framed = Bytes::from_static(b"quite");

@@ -13,6 +13,7 @@
 //!   streams    producers of one stream are killed and started again, and servers and masters
 //!   heals      every promise of a cell that heals, a line each
 //!   recovery   a server with gigabytes dies in a laboratory of 16 (§6.2.5)
+//!   stream-rates  what one stream carries in a laboratory, beside what its links carry
 //! ```
 //! Not part of `verify`, which holds small forms of the same: these take minutes and gigabytes.
 //!

@@ -445,7 +445,7 @@ impl ChunkStore {
         })
     }
 
-    /// Takes replicas out of the journal. Where there is no room for that, their bytes make it (T3).
+    /// Takes replicas out of the journal. Where that has no room, their bytes make it (T3).
     fn take_out(
         &self,
         journal: &mut VersionJournal,

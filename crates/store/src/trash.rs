@@ -9,10 +9,10 @@
 //!   half-way is never taken for a chunk.
 //! - T2: one look at it takes a few names, however many lie there: an unlink of a large file costs
 //!   milliseconds, and after a large deletion the trash is as large as the server was.
-//! - T3: where the disk has no room to take a replica out of the journal, its bytes go at once, past
-//!   the trash, and make it: on a full disk nothing else would ever become less. Its sidecar stays
-//!   until it is out of the journal: a start between the two finds a damaged replica and no other,
-//!   which the master has collected once more.
+//! - T3: where the disk has no room to take a replica out of the journal, its bytes go at once,
+//!   past the trash, and make it: on a full disk nothing else would ever become less. Its sidecar
+//!   stays until it is out of the journal: a start between the two finds a damaged replica and no
+//!   other, which the master has collected once more.
 
 use crate::chunk_files::{KINDS, path};
 use cairn_env::{Disk, IoFailure};

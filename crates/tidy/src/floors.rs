@@ -36,7 +36,9 @@ pub(crate) fn check(packages: &[Value], findings: &mut Vec<Finding>) {
         let path = format!("{}/Cargo.toml", name.replacen("cairn-", "crates/", 1));
         let mut found = |message| findings.push(Finding::new("floors", &path, 1, message));
         let Some(floor) = floor_of(name) else {
-            found(format!("crate {name} stands on no floor: enter it in xtask/src/tidy/floors.rs"));
+            found(format!(
+                "crate {name} stands on no floor: enter it in crates/tidy/src/floors.rs"
+            ));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {

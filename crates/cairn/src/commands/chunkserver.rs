@@ -87,6 +87,6 @@ pub(crate) fn run(arguments: ChunkserverArguments, file: &SettingsFile) -> Resul
     say_ready("chunkserver", &started.address);
     let data: Vec<String> = start.data.iter().map(|path| path.display().to_string()).collect();
     let doing = format!("serving the cell at {masters} with {}", data.join(", "));
-    let advice = "check --master, --data and the disk, and start it again";
+    let advice = "check --masters, --data and the disk, and start it again";
     run_until_halted(&doing, advice, started.running)
 }

@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// Records that a new member may lack when it gets its vote; the primary asks for fewer.
 const LAG_MAX: u64 = 500;
+/// Advice where a master that is named as an argument does not answer.
+pub(super) const START_ONE: &str =
+    "check the address, and that 'cairn master --peers …' runs there";
 /// How often it is asked how far they are.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A master that is told of its group starts with it within this.
@@ -93,7 +96,8 @@ impl GroupStep<'_> {
     ) -> Result<Member, CliError> {
         let doing = || self.doing();
         let asking = || format!("asking the master at {address}");
-        let answer = masters.list(address).await.doing(asking)?;
+        let answer = masters.list(address).await.doing(asking);
+        let answer = answer.map_err(|error| error.advising(Exit::Unreachable, START_ONE))?;
         if !answer.cell.is_none() && answer.cell != group.cell {
             let why = format!("{address} belongs to the cell {}", answer.cell);
             let advice = "start a master with --peers on an empty directory";

@@ -4,10 +4,11 @@
 //!   with `--peers` (R25). Who does it again with the same masters finishes what was cut short.
 
 use super::backup::{BackupArguments, RecoverMasterArguments, back_up, recover};
-use super::group_step::GroupStep;
+use super::group_step::{GroupStep, START_ONE};
 use super::masters_listing::list;
 use crate::cell_address::CellAddress;
 use crate::cli_error::{Cause, CliError, Doing};
+use crate::exit_codes::Exit;
 use crate::fresh_seed::fresh_seed;
 use crate::output::Output;
 use crate::session::Session;
@@ -103,7 +104,8 @@ async fn create(text: &str, session: &Session, output: &Output) -> Result<(), Cl
     let mut found = Vec::new();
     for address in &all {
         let asking = || format!("asking the master at {address}");
-        found.push(masters.list(address).await.doing(asking)?);
+        let told = masters.list(address).await.doing(asking);
+        found.push(told.map_err(|error| error.advising(Exit::Unreachable, START_ONE))?);
     }
     let group = group_of(&all, &found).doing(doing)?;
     for address in &all {

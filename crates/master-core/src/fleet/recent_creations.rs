@@ -35,7 +35,8 @@ impl RecentCreations {
     }
 }
 
-/// The same for all servers: who was chosen before another is not forgotten before it.
+/// Which of the spans `now` is in, after each of which weights are halved. They are counted from
+/// zero for all servers alike, so that whoever was chosen first is forgotten first.
 fn span_of(now: Time) -> u64 {
     let nanos = u64::try_from(HALVED_EVERY.as_nanos()).expect("some seconds");
     now.as_nanos() / nanos

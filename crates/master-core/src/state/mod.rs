@@ -10,7 +10,7 @@
 //!   purged     handles that had a record, as far as no floor tells of them
 //!   streams    producers, extents and what is being written (`streams.rs`)
 //!   totals     directory id → what lies below it;  quotas: what may (R36)
-//!   outcomes   (session, number) → outcome, for retry_window of log time (R24)
+//!   outcomes   (session, number) → outcome, for retry_window_ms of log time (R24)
 //! ```
 //! - S1: it changes by [`State::apply`] alone, in log order, deterministically; checkpoint plus
 //!   later log is the state.
@@ -301,7 +301,7 @@ impl State {
         self.servers.get(server).map(|known| &known.at)
     }
 
-    /// The same, and what a person has told the cell to do with them.
+    /// The servers of [`Self::servers`], and what a person has told the cell to do with them.
     pub(crate) fn known_servers(&self) -> &KnownServers {
         &self.servers
     }

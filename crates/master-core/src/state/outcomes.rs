@@ -14,8 +14,8 @@
 //!   again. No floor is below a forgotten number.
 //! - RO2: memory is bounded however fast clients go: at most [`OUTCOME_COUNT_MAX`] outcomes, of one
 //!   session in the [`SESSION_BLOCK_SPAN`] blocks up to its highest, and at most
-//!   [`FLOOR_COUNT_MAX`] floors. What comes first goes first, then sooner than `retry_window`: at
-//!   ten thousand mutations a second after 26 s, and after 1.6 s if all are of one session.
+//!   [`FLOOR_COUNT_MAX`] floors. What comes first goes first, then sooner than `retry_window_ms`:
+//!   at ten thousand mutations a second after 26 s, and after 1.6 s if all are of one session.
 //! - RO3: each block stands in `by_time` at its first outcome's time or later, never later than its
 //!   last one's; what stands there may be gone. It is filed anew only when its time has come. With
 //!   floors it is the same.
@@ -268,7 +268,7 @@ impl Outcomes {
         self.floors.set(&key, &SessionFloor { number, raised: now }.pack());
     }
 
-    /// The same for floors.
+    /// Forgets the floor that was raised longest ago, if it is `wanted`; whether there was one.
     fn forget_floor(&mut self, wanted: impl Fn(Duration) -> bool) -> bool {
         let first = self.floors_by_time.first(unpack_floor_time);
         let Some((filed, session)) = first else { return false };

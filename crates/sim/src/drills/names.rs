@@ -191,8 +191,8 @@ fn batch_with_a_lost_answer(script: &mut DrillScript) -> Verdict {
     }
 }
 
-/// The same, but the master is killed and started again before the retry: outcomes are in the
-/// operation log.
+/// As a deletion with a lost answer, but the master is killed and started again before the retry:
+/// outcomes are in the operation log.
 fn deletion_retried_after_a_restart(script: &mut DrillScript) -> Verdict {
     let (master, client) = file_and_deaf_client(script)?;
     let deletion = script.ask(1, delete("/f"));

@@ -5,7 +5,7 @@ use crate::file_model::MutationEnd;
 use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
 use crate::simulation::{Simulation, Workload};
 use bytes::Bytes;
-use cairn_format::{ProducerId, encode_record};
+use cairn_format::{RecordSource, encode_record};
 use cairn_types::{Content, EntryId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 pub(crate) struct Appender {
     client: usize,
     file: Rc<RefCell<RecordFile>>,
-    producer: ProducerId,
+    producer: RecordSource,
     next: u64,
     window: usize,
     /// With the end of what was acknowledged when it began.
@@ -34,7 +34,7 @@ impl Appender {
         Self {
             client,
             file,
-            producer: ProducerId::new(producer),
+            producer: RecordSource::new(producer),
             next: 0,
             window,
             under_way: BTreeMap::new(),

@@ -4,14 +4,14 @@
 use crate::file_model::MutationEnd;
 use crate::simulation::Simulation;
 use bytes::Bytes;
-use cairn_format::ProducerId;
+use cairn_format::RecordSource;
 use cairn_types::EntryId;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A record's name.
-pub(crate) type RecordId = (ProducerId, u64);
+pub(crate) type RecordId = (RecordSource, u64);
 
 /// One record that was tried.
 #[derive(Clone, Debug)]

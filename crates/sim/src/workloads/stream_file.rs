@@ -12,7 +12,7 @@ use crate::simulation::Simulation;
 use bytes::Bytes;
 use cairn_client_core::OpenedProducer;
 use cairn_env_sim::WorldTime;
-use cairn_format::ProducerId;
+use cairn_format::RecordSource;
 use cairn_protocol::{Failure, Outcome};
 use cairn_types::{EntryId, Epoch, SessionId};
 use std::cell::RefCell;
@@ -60,8 +60,8 @@ pub(crate) struct StreamFile {
 }
 
 /// As its records name a producer.
-pub(crate) fn producer_id(name: &str) -> ProducerId {
-    ProducerId::of(name, SessionId::default())
+pub(crate) fn producer_id(name: &str) -> RecordSource {
+    RecordSource::of(name, SessionId::default())
 }
 
 impl StreamFile {
@@ -84,7 +84,7 @@ impl StreamFile {
     }
 
     /// The name of a producer that a record tells of.
-    pub(crate) fn name_of(&self, id: ProducerId) -> Option<&str> {
+    pub(crate) fn name_of(&self, id: RecordSource) -> Option<&str> {
         self.producers.keys().map(String::as_str).find(|name| producer_id(name) == id)
     }
 

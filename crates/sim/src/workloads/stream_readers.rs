@@ -13,7 +13,7 @@ use crate::operations::{ClientOp, OpOutput, OpResult, OpTicket, path};
 use crate::simulation::{Simulation, Workload, told};
 use bytes::Bytes;
 use cairn_client_core::HoleRead;
-use cairn_format::{ProducerId, RecordScanner, Scanned};
+use cairn_format::{RecordScanner, RecordSource, Scanned};
 use cairn_protocol::{ErrorCode, Failure, SkipLost};
 use cairn_types::{ByteRange, ChunkHandle, EntryId};
 use std::cell::RefCell;
@@ -51,7 +51,7 @@ pub(crate) struct StreamReader {
     position: u64,
     scanner: RecordScanner,
     /// The last record of each producer.
-    last: BTreeMap<ProducerId, u64>,
+    last: BTreeMap<RecordSource, u64>,
     /// Records of each producer that were passed over, first and count.
     lost: BTreeMap<String, Vec<(u64, u64)>>,
     holes: Vec<HoleRead>,

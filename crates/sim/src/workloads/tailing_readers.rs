@@ -230,7 +230,7 @@ mod tests {
     use bytes::Bytes;
     use cairn_client_core::{ReadSpec, RecordCursor};
     use cairn_env_sim::{NodeId, WorldTime};
-    use cairn_format::{ProducerId, encode_record};
+    use cairn_format::{RecordSource, encode_record};
     use cairn_types::{
         ChunkHandle, ChunkIndex, ChunkVersion, EntryId, MutationNumber, PushId, SerialNumber,
         SessionId,
@@ -258,7 +258,7 @@ mod tests {
 
     fn framed(number: u64) -> Vec<u8> {
         let mut framed = Vec::new();
-        encode_record(ProducerId::new(1), number, b"quite", &mut framed);
+        encode_record(RecordSource::new(1), number, b"quite", &mut framed);
         framed
     }
 
@@ -287,7 +287,7 @@ mod tests {
             offset: Some(LOST_AT),
             sync: true,
         };
-        file.borrow_mut().tried.insert((ProducerId::new(1), 2), tried);
+        file.borrow_mut().tried.insert((RecordSource::new(1), 2), tried);
         let mut reader = TailingReader::new(0, file);
         reader.cursor = RecordCursor::new(LOST_AT);
         reader.note_read(0, &[0; LOST_AT as usize], false);
