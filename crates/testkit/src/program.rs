@@ -67,16 +67,21 @@ impl Program {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        Err(HarnessError::Command { command: command(), why: reason(&output.stderr) })
+        let why = reason(&output.stderr, &output.stdout);
+        Err(HarnessError::Command { command: command(), why })
     }
 }
 
-/// The last failure that a command told; long work may have told of its progress after that.
-fn reason(stderr: &[u8]) -> String {
+/// The last failure that a command told; long work may have told of its progress after that. Where
+/// it told none it has failed by what it found, which is all that it has written.
+fn reason(stderr: &[u8], stdout: &[u8]) -> String {
     let told = String::from_utf8_lossy(stderr);
     let mut lines = told.lines().rev();
     let failure = lines.clone().find(|line| line.starts_with("cairn: "));
-    failure.or_else(|| lines.next()).unwrap_or("no reason given").to_owned()
+    match failure.or_else(|| lines.next()) {
+        Some(failure) => failure.to_owned(),
+        None => String::from_utf8_lossy(stdout).trim().replace('\n', "; "),
+    }
 }
 
 #[cfg(test)]
@@ -86,8 +91,8 @@ mod tests {
     #[test]
     fn a_failure_is_told_and_not_the_progress_after_it() {
         let told = b"put: 1M of 4M\ncairn: putting a to /a: no space left\nput: 2M of 4M\n";
-        assert_eq!(reason(told), "cairn: putting a to /a: no space left");
-        assert_eq!(reason(b"thread panicked\nat the end\n"), "at the end");
-        assert_eq!(reason(b""), "no reason given");
+        assert_eq!(reason(told, b""), "cairn: putting a to /a: no space left");
+        assert_eq!(reason(b"thread panicked\nat the end\n", b"1"), "at the end");
+        assert_eq!(reason(b"", b"one is bad\ntwo\n"), "one is bad; two");
     }
 }

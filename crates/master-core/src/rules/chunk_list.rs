@@ -3,7 +3,7 @@
 
 use super::condition::{Undecided, undecided};
 use super::file_paths::{FilePath, FilePaths};
-use super::good_replicas::good;
+use super::good_replicas::{good, has_told_last};
 use super::lacking::needs;
 use super::levelled_unasked::is_to_be_levelled;
 use super::placement::is_room_beside;
@@ -114,12 +114,17 @@ fn listed(
     let up_to_date = current_by_bytes(view, handle, chunk);
     let behind = if leased { Vec::new() } else { behind(&up_to_date) };
     let known = |at: &ServerId| up_to_date.iter().any(|(server, _)| server == at);
+    // One that has told nothing since the last lease ended may have all that the others have: a
+    // server that was primary and came back tells at once, the others with their next heartbeats.
+    let is_behind = |server: &ServerId, replica: &KnownReplica| {
+        behind.contains(server) && has_told_last(view, handle, replica)
+    };
     let replica = |(server, replica): (ServerId, KnownReplica)| ListedReplica {
         server,
         version: replica.version,
         length: replica.length,
         state: servers.state(now, server).unwrap_or_default(),
-        stale: !known(&server) || behind.contains(&server),
+        stale: !known(&server) || is_behind(&server, &replica),
         suspect: replica.suspect,
         damaged: replica.damaged,
     };

@@ -39,12 +39,15 @@ pub(crate) fn judged(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
         sound.into_iter().partition(|(server, _)| stale.contains(server));
     unheard.retain(|(server, replica)| {
         let is_silent = !view.fleet.servers().is_live(view.now.time, *server);
-        // The end of a lease may not have been noted yet.
-        let has_told = view.leases.get(handle).is_none()
-            && replica.reported >= view.fleet.locations().quiet(handle);
-        good.len() >= GOOD_LEAST && is_silent && !has_told
+        good.len() >= GOOD_LEAST && is_silent && !has_told_last(view, handle, replica)
     });
     JudgedReplicas { good, bad, unheard }
+}
+
+/// Whether this was told since nobody mutates the chunk any more: its bytes stay so.
+pub(super) fn has_told_last(view: &View<'_>, handle: ChunkHandle, replica: &KnownReplica) -> bool {
+    // The end of a lease may not have been noted yet.
+    view.leases.get(handle).is_none() && replica.reported >= view.fleet.locations().quiet(handle)
 }
 
 /// The good ones, in order of server.

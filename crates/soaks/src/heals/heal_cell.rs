@@ -15,6 +15,8 @@ use std::time::Duration;
 /// Longer than anything here takes that goes as it should.
 pub(crate) const WITHIN: Duration = Duration::from_secs(180);
 pub(crate) const CHUNK_SIZE: u64 = 1 << 20;
+/// Of the master's log, where something was waited for in vain.
+const LOG_LINES_TOLD: usize = 20;
 
 /// The times of a small cell, and chunks of a megabyte.
 pub(crate) const QUICK: &str = "\
@@ -121,7 +123,10 @@ impl HealCell {
     pub(crate) fn wait(&self, what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
         await_until(what, WITHIN, is_so).with_context(|| {
             let words = self.processes.ask(&["status"]).unwrap_or_else(|error| error.to_string());
-            words.trim().replace('\n', "; ")
+            let log = std::fs::read_to_string(self.masters[0].log()).unwrap_or_default();
+            let last = log.lines().rev().take(LOG_LINES_TOLD).collect::<Vec<_>>();
+            format!("{}; the master's log, backwards: {}", words.trim(), last.join("; "))
+                .replace('\n', "; ")
         })
     }
 

@@ -2,8 +2,10 @@
 
 use super::{FILE, World, members, report};
 use crate::record::OpenChunk;
-use cairn_protocol::{LOCATE_COUNT_MAX, ListChunks, ListedChunk, Locate, ServerState, WaitReason};
-use cairn_types::{CellPath, ChunkHandle, ChunkIndex, ChunkVersion, Term};
+use cairn_protocol::{
+    LOCATE_COUNT_MAX, ListChunks, ListedChunk, Locate, ReplicaReport, ServerState, WaitReason,
+};
+use cairn_types::{CellPath, ChunkHandle, ChunkIndex, ChunkVersion, SerialNumber, Term};
 
 impl World {
     pub(super) fn listed(&self, under: Option<&str>) -> Vec<ListedChunk> {
@@ -49,6 +51,39 @@ fn a_chunk_is_told_with_its_replicas_who_is_missed_and_what_it_waits_for() {
     let chunk = world.listed(Some("/")).remove(0);
     let clone = chunk.clone.expect("it is copied to the fourth");
     assert_eq!((clone.receiver.server.get(), chunk.waits), (4, None));
+}
+
+/// A primary comes back at once and tells what was acknowledged; the others told of themselves
+/// before that was, and have it, too.
+#[test]
+fn who_has_told_nothing_since_a_lease_ended_is_not_called_stale_for_what_its_primary_knows() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    let primary = grant.primary.server.get();
+    let others: Vec<u64> = members(&grant).into_iter().filter(|id| *id != primary).collect();
+    world.pass(100, &[]);
+    let first = report(&grant);
+    let serial = SerialNumber::new(2);
+    let after = ReplicaReport {
+        serial,
+        length: 100,
+        acknowledged_serial: serial,
+        acknowledged: 100,
+        ..first.clone()
+    };
+    world.join_as(primary, primary * 10 + 1, vec![after.clone()], vec![]);
+    let stale = |world: &World| -> Vec<u64> {
+        let chunk = world.listed(None).remove(0);
+        assert!(!chunk.leased, "the lease went with the primary's life");
+        let stale = chunk.replicas.iter().filter(|it| it.stale);
+        stale.map(|it| it.server.get()).collect()
+    };
+    assert_eq!(stale(&world), [], "nobody has told anything since");
+    world.pass(10_000, &others);
+    world.beat(others[0], vec![after], vec![]);
+    assert_eq!(stale(&world), [], "nor has this one since the end of the lease was noted");
+    world.beat(others[1], vec![first], vec![]);
+    assert_eq!(stale(&world), [others[1]], "it says so itself");
 }
 
 /// [`FILE`] has chunks at these indexes.
