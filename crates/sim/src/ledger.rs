@@ -11,7 +11,7 @@ use cairn_env::{ChunkJob, CloneWork, JournalEntry};
 use cairn_env_sim::{NodeId, WorldTime};
 use cairn_master_core::record::SetVersion;
 use cairn_master_core::stream_records::ReplaceRange;
-use cairn_protocol::{Failure, Fetch, Heartbeat, Inventory, ReplicaReport, Request, Response};
+use cairn_protocol::{Fetch, Heartbeat, Inventory, ReplicaReport, Request};
 use cairn_types::{ChunkHandle, ChunkIndex, ChunkVersion, EntryId, PushId, SerialNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +42,8 @@ pub(crate) struct ChunkLedger {
     /// for readers, whoever else has it.
     pub(crate) decided: bool,
     pub(crate) replicas: BTreeMap<NodeId, ReplicaLedger>,
+    /// Nodes that lost their replica while they ran, with its directory, and do not know it yet.
+    pub(crate) unnoticed: BTreeSet<NodeId>,
     pub(crate) acknowledged: Vec<AcknowledgedMutation>,
     /// Pushes of which a client may have been told that all disks have them.
     pub(crate) told_synced: BTreeSet<PushId>,
@@ -426,8 +428,11 @@ impl Ledger {
         let lost = beat.lost.iter().map(|handle| (*handle, true));
         let held = beat.held.iter().map(|report| (report.handle, false));
         for (handle, absent) in lost.chain(held) {
-            let chunk = self.chunks.get_mut(&handle);
-            if let Some(replica) = chunk.and_then(|chunk| chunk.replicas.get_mut(&node)) {
+            let Some(chunk) = self.chunks.get_mut(&handle) else { continue };
+            if absent {
+                chunk.unnoticed.remove(&node);
+            }
+            if let Some(replica) = chunk.replicas.get_mut(&node) {
                 replica.absent = absent;
             }
         }
@@ -511,25 +516,7 @@ impl Ledger {
             .range((file, ChunkIndex::new(0))..=(file, ChunkIndex::new(u64::MAX)))
             .filter_map(|(_, handle)| self.chunks.get(handle))
     }
-}
 
-/// The mutation that an answer acknowledges: its chunk, its push, its serial number.
-pub(crate) fn acknowledges(
-    request: &Request,
-    answer: &Result<Response, Failure>,
-) -> Option<(ChunkHandle, PushId, SerialNumber)> {
-    match (request, answer) {
-        (Request::Write(write), Ok(Response::Write(done))) => {
-            Some((write.handle, write.push, done.serial))
-        }
-        (Request::Append(append), Ok(Response::Append(done))) => {
-            Some((append.handle, append.push, done.serial))
-        }
-        _ => None,
-    }
-}
-
-impl Ledger {
     /// A primary acknowledges a mutation.
     pub(crate) fn acknowledge(
         &mut self,
@@ -553,8 +540,11 @@ impl Ledger {
 
     /// A producer is told that a bundle is on the disks that have it.
     pub(crate) fn bundle_synced(&mut self, note: &CommittedNote) {
-        let bundle = bundle_name(note.handle, note.serial);
-        self.chunk(note.handle).told_synced.insert(bundle);
+        self.synced(note.handle, bundle_name(note.handle, note.serial));
+    }
+
+    fn synced(&mut self, handle: ChunkHandle, push: PushId) {
+        self.chunk(handle).told_synced.insert(push);
     }
 
     /// A bundle is committed: as many have stored it as have to (R43).
@@ -575,12 +565,8 @@ impl Ledger {
     /// A client is told that what it asks about is on all disks.
     pub(crate) fn note_synced(&mut self, request: &Request) {
         match request {
-            Request::Write(write) if write.sync => {
-                self.chunk(write.handle).told_synced.insert(write.push);
-            }
-            Request::Append(append) if append.sync => {
-                self.chunk(append.handle).told_synced.insert(append.push);
-            }
+            Request::Write(write) if write.sync => self.synced(write.handle, write.push),
+            Request::Append(append) if append.sync => self.synced(append.handle, append.push),
             Request::SyncChunk(sync) => {
                 let chunk = self.chunk(sync.handle);
                 // What all have lost before, nobody can bring to disk any more.

@@ -9,6 +9,7 @@
 //! and give back everything that it acknowledged. The same seed gives the same run, down to one
 //! number (`trace_hash`).
 
+mod acknowledged_mutation;
 mod cell;
 mod checkers;
 mod committed_state;

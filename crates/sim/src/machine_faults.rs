@@ -157,7 +157,11 @@ impl MachineFaults {
         }
         sim.reach("data directory lost");
         disk.pull_out();
-        sim.observer.borrow_mut().ledger.lost_for_good(node, |it| held.contains(&it));
+        let ledger = &mut sim.observer.borrow_mut().ledger;
+        ledger.lost_for_good(node, |it| held.contains(&it));
+        for (_, chunk) in ledger.chunks.iter_mut().filter(|(handle, _)| held.contains(handle)) {
+            chunk.unnoticed.insert(node);
+        }
         true
     }
 

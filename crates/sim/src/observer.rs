@@ -532,7 +532,7 @@ impl MessageWatch for Observer {
         if let (Request::Fetch(fetch), Ok(_)) = (seen.request, answer) {
             self.ledger.fetched(seen.from, seen.to, fetch);
         }
-        let applied = crate::ledger::acknowledges(seen.request, answer);
+        let applied = crate::acknowledged_mutation::acknowledges(seen.request, answer);
         if let Some((handle, push, serial)) = applied {
             self.ledger.acknowledge(handle, push, serial, seen.at);
         }

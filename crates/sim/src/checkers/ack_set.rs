@@ -3,7 +3,8 @@
 //! no later raise leaves behind: the next set's members hold it, or it is lost with the old ones.
 
 use super::checker::{Checker, Verdict};
-use crate::ledger::{Ledger, acknowledges};
+use crate::acknowledged_mutation::acknowledges;
+use crate::ledger::Ledger;
 use cairn_env_sim::SeenRequest;
 use cairn_protocol::{Failure, Request, Response};
 
@@ -49,8 +50,12 @@ fn new_primary_knows_all(
     handle: cairn_types::ChunkHandle,
     ledger: &Ledger,
 ) -> Verdict {
-    let held =
-        ledger.chunks.get(&handle).and_then(|chunk| Some((chunk, chunk.replicas.get(&seen.to)?)));
+    let chunk = ledger.chunks.get(&handle);
+    if chunk.is_some_and(|chunk| chunk.unnoticed.contains(&seen.to)) {
+        // Its directory went a moment ago: it will say so, and is no primary then.
+        return Ok(());
+    }
+    let held = chunk.and_then(|chunk| Some((chunk, chunk.replicas.get(&seen.to)?)));
     let Some((chunk, replica)) = held else {
         return Err(format!(
             "{:?} takes a lease on chunk {}, of which its disk holds nothing",

@@ -3,7 +3,8 @@
 //! and no zeros (R44).
 
 use super::checker::{Checker, Verdict};
-use crate::ledger::{Ledger, acknowledges};
+use crate::acknowledged_mutation::acknowledges;
+use crate::ledger::Ledger;
 use cairn_env_sim::SeenRequest;
 use cairn_master_core::Record;
 use cairn_protocol::{Failure, Request, Response};

@@ -2,7 +2,8 @@
 //! acknowledges anything under an older one (R4, R8, R18, R22).
 
 use super::checker::{Checker, Verdict};
-use crate::ledger::{Ledger, acknowledges};
+use crate::acknowledged_mutation::acknowledges;
+use crate::ledger::Ledger;
 use cairn_env_sim::{NodeId, SeenRequest};
 use cairn_protocol::{Failure, Request, Response};
 use cairn_types::{ChunkHandle, LeaseId};

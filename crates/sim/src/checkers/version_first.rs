@@ -2,7 +2,8 @@
 //! the operation log (R8).
 
 use super::checker::{Checker, Verdict};
-use crate::ledger::{Ledger, acknowledges};
+use crate::acknowledged_mutation::acknowledges;
+use crate::ledger::Ledger;
 use cairn_env_sim::SeenRequest;
 use cairn_protocol::{Failure, Response};
 
