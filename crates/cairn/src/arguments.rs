@@ -424,6 +424,7 @@ mod tests {
             ("cairn policy --durability often /x", "buffered, synced"),
             ("cairn policy --inherit rack /x", "replication, keep-deleted"),
             ("cairn put -j 0 x /x", "0 is not in 1.."),
+            ("cairn tail -n +3 /x", "it counts from the end"),
             ("cairn get -j 0 /x", "0 is not in 1.."),
             ("cairn cp -j 0 /x /y", "0 is not in 1.."),
         ] {

@@ -21,6 +21,7 @@ mod commands;
 mod data_directory;
 mod deleted_list;
 mod destination;
+mod doubled_targets;
 mod entry_text;
 mod exit_codes;
 mod find_tests;

@@ -73,7 +73,9 @@ impl From<MasterOpenError> for Cause {
                 error: RecoveryError::Disk(error) | RecoveryError::Log(LogOpenError::Disk(error)),
                 ..
             } => exit_of_disk(error),
-            MasterOpenError::Recovery { .. } | MasterOpenError::Identity(_) => Exit::Damaged,
+            MasterOpenError::Recovery { .. }
+            | MasterOpenError::Identity(_)
+            | MasterOpenError::LogGone { .. } => Exit::Damaged,
             MasterOpenError::Running { .. } | MasterOpenError::Consensus(_) => Exit::Local,
         };
         Self::new(exit, error.to_string(), "")

@@ -234,3 +234,24 @@ fn the_content_of_a_directory_goes_where_cp_would_put_it() {
     assert!(cell::run(here, b"").status.success());
     assert_eq!(cell.ok(["find", "/here", "-type", "f"]), "/here/sub/f\n");
 }
+
+#[test]
+fn of_two_that_would_become_one_the_first_stays_and_the_other_is_told_of() {
+    let cell = Cell::start(1);
+    let first = cell.file("x", b"first\n");
+    let directory = cell.local("other");
+    std::fs::create_dir(&directory).expect("a fresh name");
+    std::fs::write(directory.join("x"), b"second\n").expect("written");
+    let second = directory.join("x").display().to_string();
+    cell.ok(["mkdir", "/d", "/e"]);
+    let put = cell.run(["put", "-f", &first, &second, "/d"]);
+    assert_eq!(put.code(), 2, "{}", put.stderr);
+    assert!(put.stderr.contains("another one of these goes to /d/x"), "{}", put.stderr);
+    assert_eq!(cell.ok(["cat", "/d/x"]), "first\n");
+    cell.ok(["put", &second, "/e"]);
+    let into = cell.local("into");
+    std::fs::create_dir(&into).expect("a fresh name");
+    let get = cell.run(["get", "-f", "/d/x", "/e/x", &into.display().to_string()]);
+    assert_eq!(get.code(), 2, "{}", get.stderr);
+    assert_eq!(std::fs::read(into.join("x")).expect("it is there"), b"first\n");
+}

@@ -439,7 +439,7 @@ impl Cell {
     /// Says that a dead chunkserver will not come back: it is missed no more.
     ///
     /// # Errors
-    /// `Busy` while it is not dead, `NotFound` where the cell knows of none with this id.
+    /// `Invalid` while it is not dead, `NotFound` where the cell knows of none with this id.
     pub async fn forget_server(&self, server: ServerId) -> Result<(), Error> {
         self.link.ask(ForgetServer { server }).await.map(drop)
     }

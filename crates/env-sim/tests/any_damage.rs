@@ -158,7 +158,7 @@ fn of_a_damaged_operation_log_only_what_was_appended_is_read_and_from_the_first_
 
 #[test]
 fn a_damaged_identity_is_refused() {
-    let identity = Identity { kind: IdentityKind::Master, cell: CELL, id: 12 };
+    let identity = Identity { kind: IdentityKind::Master, cell: CELL, id: 12, begun: true };
     for seed in 0..100 {
         let disk = new_disk();
         write_identity(disk.session().as_ref(), &identity).unwrap();

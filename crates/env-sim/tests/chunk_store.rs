@@ -172,12 +172,25 @@ fn trash_takes_nothing_newer_and_keeps_what_it_takes_for_a_while() {
     let (store, found) = open(&disk);
     assert_eq!(found, None);
     let trash = || disk.list("trash").unwrap().len();
-    store.empty_trash(1000, 5000).unwrap();
+    store.empty_trash(1000, 5000, 0).unwrap();
     assert_eq!(trash(), 2, "dated now, younger than that");
-    store.empty_trash(5000, 6000).unwrap();
+    store.empty_trash(5000, 6000, 0).unwrap();
     assert_eq!(trash(), 2);
-    store.empty_trash(5001, 6000).unwrap();
+    store.empty_trash(5001, 6000, 0).unwrap();
     assert_eq!(trash(), 0);
+}
+
+#[test]
+fn trash_goes_at_once_where_it_takes_the_room_of_a_chunk() {
+    let disk = new_disk();
+    let (store, _) = filled(&disk, 5000);
+    store.trash(&[(HANDLE, version(1))].into()).unwrap();
+    let space = disk.space().unwrap();
+    let free = space.capacity - space.used;
+    store.empty_trash(0, 1000, free).unwrap();
+    assert_eq!(disk.list("trash").unwrap().len(), 2, "there is as much as that");
+    store.empty_trash(0, 1000, free + 1).unwrap();
+    assert_eq!(disk.list("trash").unwrap().len(), 0);
 }
 
 #[test]
@@ -789,7 +802,7 @@ fn what_is_garbage_goes_from_a_full_disk_and_makes_room() {
         assert_eq!(store.journal(&term), Err(DiskError::NoSpace.into()));
         assert_eq!(store.trash(&[(HANDLE, version(1))].into()), Ok([].into()), "{restarted}");
         assert_eq!(read(&store, 0, 1), Err(ChunkError::NoSuchChunk));
-        store.empty_trash(0, 1000).unwrap();
+        store.empty_trash(0, 1000, 0).unwrap();
         assert!(disk.space().unwrap().used < full, "restarted: {restarted}");
         store.journal(&term).unwrap();
         drop(store);

@@ -138,7 +138,12 @@ proptest! {
         let slot = head(random);
         check_sealed(&slot, &slot.encode(), ChunkHead::decode, random);
         for kind in [IdentityKind::Chunkserver, IdentityKind::Master] {
-            let identity = Identity { kind, cell: draw(random), id: draw(random) };
+            let identity = Identity {
+                kind,
+                cell: draw(random),
+                id: draw(random),
+                begun: random.chance(500),
+            };
             check_sealed(&identity, &identity.encode(), Identity::decode, random);
         }
         let generation = draw(random);

@@ -29,6 +29,9 @@ pub struct Identity {
     pub cell: CellId,
     /// Which server's or member's.
     pub id: u64,
+    /// Of a master's: a log has been begun in it. Where there is none any more, it is lost, and not
+    /// yet to come.
+    pub begun: bool,
 }
 
 impl Identity {
@@ -44,6 +47,7 @@ impl Identity {
         out.extend_from_slice(&kind.to_le_bytes());
         out.extend_from_slice(&self.cell.get().to_le_bytes());
         out.extend_from_slice(&self.id.to_le_bytes());
+        out.extend_from_slice(&u32::from(self.begun).to_le_bytes());
         sealed::seal(out, IDENTITY_SIZE)
     }
 
@@ -59,7 +63,8 @@ impl Identity {
             3 => IdentityKind::Backup,
             _ => return Err(FormatError::Malformed),
         };
-        Ok(Self { kind, cell: CellId::new(fields.u128()?), id: fields.u64()? })
+        let (cell, id) = (CellId::new(fields.u128()?), fields.u64()?);
+        Ok(Self { kind, cell, id, begun: fields.u32()? != 0 })
     }
 }
 
@@ -73,14 +78,17 @@ mod tests {
     #[test]
     fn an_identity_comes_back_as_it_went() {
         for kind in [IdentityKind::Chunkserver, IdentityKind::Master, IdentityKind::Backup] {
-            let identity = Identity { kind, cell: CellId::new(1 << 100), id: 12 };
-            assert_eq!(Identity::decode(&identity.encode()), Ok(identity));
+            for begun in [false, true] {
+                let identity = Identity { kind, cell: CellId::new(1 << 100), id: 12, begun };
+                assert_eq!(Identity::decode(&identity.encode()), Ok(identity));
+            }
         }
     }
 
     #[test]
     fn a_later_version_is_refused_with_both_numbers() {
-        let identity = Identity { kind: IdentityKind::Master, cell: CellId::new(1), id: 1 };
+        let identity =
+            Identity { kind: IdentityKind::Master, cell: CellId::new(1), id: 1, begun: false };
         let mut raw = identity.encode();
         raw[8] = 2;
         let checksum = cairn_types::crc32c(&raw[..60]);

@@ -5,6 +5,9 @@
 //!   half made is nobody's.
 //! - MD2: a directory without an identity that has records or checkpoints in it is what is left of
 //!   a master: nothing is made of it, and nothing written to it, but by a person (`remains`).
+//! - MD3: an identity says whether a log was begun beside it. Where there is none any more, because
+//!   the disk lied about it or it was removed, a master that founded its cell once more would be in
+//!   charge of an empty one beside the group's, under the same id: it does not start.
 
 use cairn_env::{Disk, DiskError};
 use cairn_format::{GroupMark, Identity, IdentityKind};
@@ -58,7 +61,8 @@ pub fn make_member(
     OperationLog::remove_unowned(disk.as_ref())?;
     let mark = GroupMark { members: members.clone(), ..GroupMark::default() };
     begin_log(disk, segment_size, cell, &mark)?;
-    let identity = Identity { kind: IdentityKind::Master, cell, id: me.get() };
+    // MD3
+    let identity = Identity { kind: IdentityKind::Master, cell, id: me.get(), begun: true };
     write_identity(disk.as_ref(), &identity)?;
     Ok(())
 }

@@ -12,6 +12,7 @@ use cairn_store::{
     Checkpoints, IdentityError, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity,
     write_identity,
 };
+use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, LogIndex, Random, ServerId, Term};
 use std::sync::Arc;
 
@@ -112,6 +113,17 @@ pub enum MasterOpenError {
     /// There is no term after the one that is lost.
     #[error("no term comes after that: give the one that the master named")]
     TermsSpent,
+    /// It has an identity, and what a master begins with it is not there any more.
+    #[error(
+        "{directory}: the operation log that was begun here is gone, and with it what this master \
+         knew; where the others of its group have it, give it an empty directory and put it in the \
+         old one's place (cairn masters replace), or else start from a backup (cairn masters \
+         recover)"
+    )]
+    LogGone {
+        /// Where.
+        directory: String,
+    },
     /// The group goes on without it.
     #[error("{directory}: this master was taken out of its group; give it an empty directory")]
     TakenOut {
@@ -168,12 +180,13 @@ impl Master {
         let recovered = recovery::recover(&disk, whose, config.segment_size, &mut checkpoints);
         let RecoveredState { state, log, from, mark, base, records, told } =
             recovered.map_err(unrecovered)?;
-        if records.is_empty() && base.0 == LogIndex::default() {
-            // Its first start. Whoever made the directory may have failed to sync what is read
-            // here, and a power failure would then leave an empty disk that has voted (R25).
-            write_identity(disk.as_ref(), &identity).map_err(refuse)?;
+        let has_begun = !records.is_empty() || base.0 > LogIndex::default() || mark.is_some();
+        // MD3 of member_directory.rs
+        if identity.begun && !has_begun && !broken(Rule::R25) {
+            return Err(MasterOpenError::LogGone { directory });
         }
-
+        let is_first_start = records.is_empty() && base.0 == LogIndex::default();
+        say_whose(disk.as_ref(), &identity, is_first_start).map_err(refuse)?;
         if mark.as_ref().is_some_and(|mark| mark.members.get(me).is_none()) {
             return Err(MasterOpenError::TakenOut { directory });
         }
@@ -204,10 +217,28 @@ impl Master {
     }
 }
 
+/// Makes durable whose directory this is, and that a log was begun in it (MD3).
+fn say_whose(disk: &dyn Disk, identity: &Identity, is_first_start: bool) -> Result<(), DiskError> {
+    if is_first_start {
+        // Whoever made the directory may have failed to sync what is read here, and a power failure
+        // would then leave an empty disk that has voted (R25).
+        return write_identity(disk, identity);
+    }
+    if identity.begun {
+        return Ok(());
+    }
+    match write_identity(disk, &Identity { begun: true, ..*identity }) {
+        // The next start may have room for it; this one goes without.
+        Ok(()) | Err(DiskError::NoSpace) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes an empty directory the first master's of a new cell (R25).
 fn found_cell(disk: &dyn Disk, random: &mut Random) -> Result<Identity, DiskError> {
     let cell = CellId::new(random.next_u128() | 1);
-    let identity = Identity { kind: IdentityKind::Master, cell, id: random.next_u64() | 1 };
+    let id = random.next_u64() | 1;
+    let identity = Identity { kind: IdentityKind::Master, cell, id, begun: false };
     write_identity(disk, &identity)?;
     Ok(identity)
 }

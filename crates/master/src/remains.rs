@@ -230,7 +230,8 @@ impl Remains {
         let mark = GroupMark { term, committed: index, members, ..GroupMark::default() };
         begin_log(into, SEGMENT_SIZE_STANDARD, self.cell, &mark)?;
         self.write(into, &state)?;
-        let identity = Identity { kind: IdentityKind::Master, cell: self.cell, id: me.get() };
+        let (kind, cell) = (IdentityKind::Master, self.cell);
+        let identity = Identity { kind, cell, id: me.get(), begun: true };
         Ok(write_identity(into.as_ref(), &identity)?)
     }
 
@@ -242,7 +243,8 @@ impl Remains {
     pub fn back_up(&self, into: &Arc<dyn Disk>) -> Result<(), RemainsError> {
         let _lock = begin_directory(into.as_ref())?;
         self.write(into, &self.state)?;
-        let identity = Identity { kind: IdentityKind::Backup, cell: self.cell, id: 0 };
+        let (kind, cell) = (IdentityKind::Backup, self.cell);
+        let identity = Identity { kind, cell, id: 0, begun: false };
         Ok(write_identity(into.as_ref(), &identity)?)
     }
 

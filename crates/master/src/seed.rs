@@ -72,7 +72,8 @@ pub fn seed(
     }
     let mut random = Random::new(begun.as_millis());
     let cell = CellId::new(random.next_u128() | 1);
-    let identity = Identity { kind: IdentityKind::Master, cell, id: random.next_u64() | 1 };
+    let id = random.next_u64() | 1;
+    let identity = Identity { kind: IdentityKind::Master, cell, id, begun: false };
     write_identity(disk.as_ref(), &identity)?;
     // Where there is a checkpoint and no log, a master takes it for lost.
     OperationLog::open(Arc::clone(disk), cell, SEGMENT_SIZE, LogIndex::default())?;

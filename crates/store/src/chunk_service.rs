@@ -428,7 +428,9 @@ impl ChunkDisk {
                 self.store_of(handle)?.settle(handle, known).map(|()| ChunkDone::Settled)
             }
             ChunkJob::EmptyTrash { before_ms, now_ms } => {
-                let empty = |store: Arc<ChunkStore>| store.empty_trash(before_ms, now_ms);
+                // A full one takes no new chunk: what could be one again is no luxury to keep.
+                let room = 2 * self.room_min.load(Ordering::Relaxed);
+                let empty = |store: Arc<ChunkStore>| store.empty_trash(before_ms, now_ms, room);
                 // All of them, whatever one says (D2).
                 let working = self.directories.working().into_iter();
                 let emptied: Vec<_> = working.map(|(_, store)| empty(store)).collect();

@@ -315,7 +315,7 @@ impl ChunkStore {
                 }
                 JournalEntry::Joined(cell, server) => {
                     let kind = IdentityKind::Chunkserver;
-                    let identity = Identity { kind, cell, id: server.get() };
+                    let identity = Identity { kind, cell, id: server.get(), begun: false };
                     write_identity(self.disk(), &identity)?;
                 }
             }
@@ -465,14 +465,20 @@ impl ChunkStore {
         Ok(journal.append(&lines)?)
     }
 
-    /// Removes a slice of what was thrown away before `before_ms`, or of all where space is short;
-    /// says whether more waits.
+    /// Removes a slice of what was thrown away before `before_ms`, or of all where space is short:
+    /// where less than a twentieth is free, or less than `free_min` bytes. Says whether more waits.
     ///
     /// # Errors
     /// [`ChunkError`].
-    pub fn empty_trash(&self, before_ms: u64, now_ms: u64) -> Result<bool, ChunkError> {
+    pub fn empty_trash(
+        &self,
+        before_ms: u64,
+        now_ms: u64,
+        free_min: u64,
+    ) -> Result<bool, ChunkError> {
         let mut trash = locked(&self.trash);
-        self.guarded(|| Ok(trash.empty_some(self.disk(), before_ms, now_ms).map_err(disk_error)?))
+        let times = (before_ms, now_ms);
+        self.guarded(|| Ok(trash.empty_some(self.disk(), times, free_min).map_err(disk_error)?))
     }
 
     /// Works on a clone (R30).

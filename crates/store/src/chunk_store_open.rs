@@ -222,7 +222,7 @@ pub(crate) fn server_identity(
     let directory = disk.describe();
     match read_identity(disk) {
         Ok(None) => Ok(None),
-        Ok(Some(Identity { kind: IdentityKind::Chunkserver, cell, id })) => {
+        Ok(Some(Identity { kind: IdentityKind::Chunkserver, cell, id, .. })) => {
             Ok(Some((cell, ServerId::new(id))))
         }
         Ok(Some(Identity { kind: IdentityKind::Master, cell, .. })) => {
@@ -312,7 +312,7 @@ fn write_identity_anew(
     let Some((cell, server)) = identity else { return Ok(()) };
     match write_identity(
         disk,
-        &Identity { kind: IdentityKind::Chunkserver, cell, id: server.get() },
+        &Identity { kind: IdentityKind::Chunkserver, cell, id: server.get(), begun: false },
     ) {
         // There is none for a journal either then, and the note stays (VJ3).
         Err(DiskError::NoSpace) => Ok(()),

@@ -13,6 +13,7 @@
 //!   what to do. Starting without acknowledged records would be losing them in silence.
 
 use crate::log_spare::SpareSegment;
+use crate::names_anew::{give_back_name, make_name_anew};
 use crate::operation_log::{LOG_DIRECTORY, OpenSegment, OperationLog, segment_path};
 use crate::whole_files::{disk_error, read_all, sync_failure};
 use bytes::Bytes;
@@ -115,7 +116,12 @@ impl OperationLog {
         segment_size: u64,
         covered: LogIndex,
     ) -> Result<(Self, RecoveredLog), LogOpenError> {
+        give_back_name(disk.as_ref(), LOG_DIRECTORY)?;
         disk.make_dir(LOG_DIRECTORY).map_err(disk_error)?;
+        if disk.list(LOG_DIRECTORY).map_err(disk_error)?.is_empty() {
+            // Who made it may have failed to sync its name: no later sync would save that (R27).
+            make_name_anew(disk.as_ref(), LOG_DIRECTORY)?;
+        }
         disk.sync_dir("").map_err(sync_failure)?;
         let contents = read_contents(disk.as_ref(), cell, covered)?;
         // Made anew when it is needed: that its name was made durable is not known. One that is the

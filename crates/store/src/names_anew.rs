@@ -6,6 +6,8 @@
 //! ```text
 //!   chunks ─► chunks.anew ─► chunks      and so chunks/07, chunks/07/<handle>.meta
 //! ```
+//! The name of a log's directory, too, while it is empty: whoever made it may have ended there.
+//!
 //! - NA1: where this ended half-way, the next start gives back the names before it looks at them.
 
 use crate::chunk_files::CHUNKS_DIRECTORY;
@@ -21,10 +23,7 @@ fn other(path: &str) -> String {
 
 /// Gives back the names that another start had taken away (NA1).
 pub(crate) fn give_back_names(disk: &dyn Disk) -> Result<(), DiskError> {
-    match disk.rename(&other(CHUNKS_DIRECTORY), CHUNKS_DIRECTORY) {
-        Ok(()) | Err(IoFailure::NotFound) => {}
-        Err(failure) => return Err(disk_error(failure)),
-    }
+    give_back_name(disk, CHUNKS_DIRECTORY)?;
     for directory in paths_in(disk, CHUNKS_DIRECTORY)? {
         let directory = give_back(disk, directory)?;
         for path in paths_in(disk, &directory)? {
@@ -36,10 +35,10 @@ pub(crate) fn give_back_names(disk: &dyn Disk) -> Result<(), DiskError> {
 
 /// Makes the names of all chunks' files anew, and those of their directories.
 pub(crate) fn make_names_anew(disk: &dyn Disk) -> Result<(), DiskError> {
-    make_anew(disk, CHUNKS_DIRECTORY)?;
+    make_name_anew(disk, CHUNKS_DIRECTORY)?;
     for directory in paths_in(disk, CHUNKS_DIRECTORY)? {
-        make_anew(disk, &directory)?;
-        paths_in(disk, &directory)?.iter().try_for_each(|path| make_anew(disk, path))?;
+        make_name_anew(disk, &directory)?;
+        paths_in(disk, &directory)?.iter().try_for_each(|path| make_name_anew(disk, path))?;
         disk.sync_dir(&directory).map_err(sync_failure)?;
     }
     disk.sync_dir(CHUNKS_DIRECTORY).map_err(sync_failure)?;
@@ -62,7 +61,16 @@ fn give_back(disk: &dyn Disk, path: String) -> Result<String, DiskError> {
     Ok(own)
 }
 
-fn make_anew(disk: &dyn Disk, path: &str) -> Result<(), DiskError> {
+/// Gives a thing its name back, where that was taken away (NA1).
+pub(crate) fn give_back_name(disk: &dyn Disk, path: &str) -> Result<(), DiskError> {
+    match disk.rename(&other(path), path) {
+        Ok(()) | Err(IoFailure::NotFound) => Ok(()),
+        Err(failure) => Err(disk_error(failure)),
+    }
+}
+
+/// Takes a thing's name away and gives it back: the next sync of its directory saves it.
+pub(crate) fn make_name_anew(disk: &dyn Disk, path: &str) -> Result<(), DiskError> {
     disk.rename(path, &other(path)).map_err(disk_error)?;
     disk.rename(&other(path), path).map_err(disk_error)
 }

@@ -68,16 +68,17 @@ pub(crate) struct Trash {
 
 impl Trash {
     /// Removes of a few names those that were thrown away before `before_ms`, or all where space is
-    /// short, and dates the rest; says whether there are more to be looked at (T2).
+    /// short (`free_min` bytes at least are to be free), and dates the rest; says whether there are
+    /// more to be looked at (T2).
     pub(crate) fn empty_some(
         &mut self,
         disk: &dyn Disk,
-        before_ms: u64,
-        now_ms: u64,
+        (before_ms, now_ms): (u64, u64),
+        free_min: u64,
     ) -> Result<bool, IoFailure> {
         let space = disk.space()?;
         let free = space.capacity.saturating_sub(space.used);
-        let is_short = free < space.capacity / 100 * FREE_PERCENT_MIN;
+        let is_short = free < free_min.max(space.capacity / 100 * FREE_PERCENT_MIN);
         if self.listed.is_empty() {
             self.listed = disk.list(TRASH_DIRECTORY)?;
         }

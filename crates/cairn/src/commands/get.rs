@@ -1,6 +1,7 @@
 //! `cairn get`: files and trees of the cell onto this machine, many at once.
 
 use crate::cli_error::{Cause, CliError, Doing, Tally};
+use crate::doubled_targets::take_doubled;
 use crate::exit_codes::Exit;
 use crate::many_paths::sources;
 use crate::output::Output;
@@ -91,7 +92,12 @@ pub(crate) async fn run(
         let planned = plan(&get, &from, Path::new(&destination), into, &mut fetches).await;
         tally.note(planned)?;
     }
-    let FetchPlan { files, directories } = fetches;
+    let FetchPlan { mut files, directories } = fetches;
+    for doubled in take_doubled(&mut files, |fetch| fetch.to.clone()) {
+        let doing = format!("fetching {}", doubled.from);
+        let why = format!("another one of these goes to {}", doubled.to.display());
+        tally.note(Err(CliError::usage(doing, why, "fetch it under another name")))?;
+    }
     let total = files.iter().map(|fetch| fetch.entry.length).sum();
     let context = Arc::new(GetContext {
         force: get.force,

@@ -2,6 +2,7 @@
 
 use crate::cli_error::{Cause, CliError, Doing, Tally, warn};
 use crate::destination::{Destination, split_last};
+use crate::doubled_targets::take_doubled;
 use crate::exit_codes::Exit;
 use crate::many_paths::make_directories;
 use crate::output::Output;
@@ -92,6 +93,11 @@ pub(crate) async fn run(
     for source in &sources {
         let planned = plan.add(&put, Path::new(source), &destination, &mut tally).await;
         tally.note(planned)?;
+    }
+    for doubled in take_doubled(&mut plan.files, |file| file.to.clone()) {
+        let doing = format!("storing {}", doubled.from.path.display());
+        let why = format!("another one of these goes to {}", doubled.to);
+        tally.note(Err(CliError::usage(doing, why, "store it under another name")))?;
     }
     let create = CreateOptions {
         replication: put.replication.unwrap_or_default(),

@@ -27,14 +27,22 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// How long after a failure a follower asks again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// A number of last ones; `+N`, from the Nth on, is something else.
+fn count(text: &str) -> Result<u64, String> {
+    match text.strip_prefix('+') {
+        Some(_) => Err("it counts from the end".to_owned()),
+        None => text.parse().map_err(|error: std::num::ParseIntError| error.to_string()),
+    }
+}
+
 /// Arguments of `tail`.
 #[derive(Args, Debug)]
 pub(crate) struct TailArguments {
     /// Lines or records
-    #[arg(short = 'n', long, default_value_t = 10, value_name = "COUNT")]
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "COUNT", value_parser = count)]
     lines: u64,
     /// Bytes instead of lines
-    #[arg(short = 'c', long, value_name = "COUNT", conflicts_with = "lines")]
+    #[arg(short = 'c', long, value_name = "COUNT", conflicts_with = "lines", value_parser = count)]
     bytes: Option<u64>,
     /// Go on with what is added, until interrupted
     #[arg(short, long)]

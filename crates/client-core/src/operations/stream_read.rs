@@ -47,6 +47,9 @@ struct LostPart {
 pub(crate) struct StreamRead {
     file: EntryId,
     offset: u64,
+    /// Where what was asked for ends.
+    asked_end: u64,
+    /// Where what is read of it ends (RE2).
     end: u64,
     /// The number of the last call before it began.
     began: u64,
@@ -68,10 +71,12 @@ impl StreamRead {
     /// Of a client whose last call had the number `began`; with `fresh` the extents are asked for
     /// anew.
     pub(crate) fn new(file: EntryId, (offset, size): (u64, u64), began: u64, fresh: bool) -> Self {
+        let asked_end = offset.saturating_add(size);
         Self {
             file,
             offset,
-            end: offset.saturating_add(size),
+            asked_end,
+            end: asked_end,
             began,
             newer_than: if fresh { began } else { 0 },
             lacked: None,
@@ -204,9 +209,10 @@ impl StreamRead {
         for task in std::mem::take(&mut self.under_way).into_keys() {
             cx.cancel(task);
         }
-        let (range, size) = (self.file, self.end - self.offset);
+        // What was lost may be there again, too.
+        let (file, size) = (self.file, self.asked_end - self.offset);
         let began = cx.client.outbox.last_number();
-        *self = Self::new(range, (self.offset, size), began, true);
+        *self = Self::new(file, (self.offset, size), began, true);
         self.locate(cx)
     }
 

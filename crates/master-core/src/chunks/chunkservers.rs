@@ -112,7 +112,8 @@ impl Chunks {
             && state != ServerState::Dead
         {
             let line = format!("server {server} at {} is not dead: stop it first", at.address);
-            return step.out.reply(from, Err(Failure::not_done(ErrorCode::Busy, line)));
+            // Nobody is to ask again until it dies.
+            return step.out.reply(from, Err(Failure::refused(ErrorCode::Invalid, line)));
         }
         let proposal = step.out.propose(record::ForgetServer { time: step.now.wall, server });
         let other = self.forgetting.insert(proposal, (from, server));

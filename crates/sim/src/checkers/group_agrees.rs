@@ -137,7 +137,10 @@ impl GroupAgrees {
             let term = StoredRecord::decode(bytes).map_err(|error| error.to_string())?.term;
             let known = self.written.entry((*index, term)).or_insert_with(|| bytes.clone());
             if known != bytes {
-                return Err(format!("two masters have written record {index} of term {term}"));
+                return Err(format!(
+                    "{node:?} has written record {index} of term {term}, and another has written \
+                     another one there"
+                ));
             }
             drop(disk.log.split_off(index));
             let entry = LogEntry { term, heard: disk.term, bytes: bytes.clone() };

@@ -4,7 +4,7 @@
 use super::config;
 use cairn_env_sim::SimDisk;
 use cairn_format::Identity;
-use cairn_master::{Master, make_member};
+use cairn_master::{Master, MasterOpenError, make_member};
 use cairn_store::read_identity;
 use cairn_types::{Address, CellId, Member, Members, ServerId};
 
@@ -42,4 +42,44 @@ fn who_started_as_a_member_is_one_after_the_power_failed_whatever_sync_had_faile
         assert_eq!(identity(&disk), Some(known), "after {good} good syncs");
     }
     assert!(doubtful > 0, "an identity was seen that was not known to be on disk");
+}
+
+#[test]
+fn a_directory_that_is_made_a_members_once_more_after_a_failed_sync_has_its_log_for_good() {
+    let (group, cell, me) = (members(), CellId::new(5), ServerId::new(2));
+    let mut again = 0;
+    for good in 0..SYNCS_MAX {
+        let disk = SimDisk::new("disk", 16 << 20);
+        disk.fail_syncs_after(good, 1);
+        let made = make_member(&disk.session(), 4096, cell, (me, &group));
+        disk.fail_syncs(0);
+        disk.crash();
+        if made.is_err() && identity(&disk).is_none() {
+            again += 1;
+            let made = make_member(&disk.session(), 4096, cell, (me, &group));
+            made.expect("nothing fails now");
+            disk.power_loss_of_all_unsynced();
+            let opened = Master::open(disk.session(), config(1)).map(drop);
+            opened.unwrap_or_else(|why| panic!("after {good} good syncs: {why}"));
+        }
+    }
+    assert!(again > 2, "it failed before there was an identity");
+}
+
+/// One that founded its cell anew would be in charge of an empty one, under the same id.
+#[test]
+fn a_master_whose_log_is_gone_does_not_begin_another_one() {
+    let is_refused = |disk: &SimDisk| {
+        let session = disk.session();
+        for name in session.list("log").expect("a log") {
+            session.remove(&format!("log/{name}")).expect("it is there");
+        }
+        drop(session);
+        let opened = Master::open(disk.session(), config(2)).map(drop);
+        matches!(opened, Err(MasterOpenError::LogGone { .. }))
+    };
+    let disk = SimDisk::new("member", 16 << 20);
+    let made = make_member(&disk.session(), 4096, CellId::new(5), (ServerId::new(2), &members()));
+    made.expect("an empty disk");
+    assert!(is_refused(&disk), "one of a group");
 }

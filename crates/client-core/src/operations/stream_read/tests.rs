@@ -186,6 +186,28 @@ fn who_reads_what_is_lost_meanwhile_is_told_so_and_not_at_the_deadline() {
 }
 
 #[test]
+fn what_was_lost_and_is_replaced_meanwhile_is_read_with_all_that_was_asked_for() {
+    let mut client = opened(100);
+    let done = client.start(read(0, 100));
+    let lost = [(2, 30, false)];
+    tell_lost(&mut client, 0, 100, &[(0, 40, 1, 0), (40, 60, 2, 0)], &lost);
+    let is_first =
+        |request: &Request| matches!(request, Request::Read(read) if read.handle == handle(1));
+    for _ in 0..2 {
+        let call = client.call_of(is_first);
+        client.tell(&call, Err(Failure::not_done(ErrorCode::NoSuchChunk, "gone")));
+    }
+    client.pass(Duration::from_secs(1));
+    // The run is given up, and all is looked up anew.
+    tell_extents(&mut client, 0, 100, &[(0, 100, 3, 0)]);
+    tell_extents(&mut client, 0, 100, &[(0, 100, 3, 0)]);
+    let call = client
+        .call_of(|request| matches!(request, Request::Read(read) if read.handle == handle(3)));
+    client.send_bytes(&call, &bytes_of(3, 0, 100), ReadAnswer::default());
+    assert_eq!(bytes_read(&done), bytes_of(3, 0, 100), "and not up to where it was lost");
+}
+
+#[test]
 fn a_long_run_is_cut_where_blocks_end() {
     const KIB: u64 = 1 << 10;
     let mut client = opened(100);

@@ -82,7 +82,7 @@ fn one_that_does_not_come_back_after_a_restart_of_the_master_is_named() {
 fn one_is_forgotten_when_a_person_says_so_and_not_while_it_lives() {
     let mut world = World::new(3);
     world.request(5, ForgetServer { server: server(3) });
-    assert_eq!(world.code(5), Some(ErrorCode::Busy), "it lives");
+    assert_eq!(world.code(5), Some(ErrorCode::Invalid), "it lives");
     world.pass(5000, &[1, 2]);
     world.request(5, ForgetServer { server: server(3) });
     assert!(matches!(world.commit()[..], [Record::ForgetServer(_)]));
