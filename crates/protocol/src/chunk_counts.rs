@@ -54,7 +54,7 @@ cairn_types::message! {
         5 => damaged: u64,
         /// With a replica that may have lost bytes in a power failure.
         6 => suspect: u64,
-        /// That no server has which is not dead.
+        /// That no server has undamaged which is not dead.
         7 => unavailable: u64,
         /// With a replica that the others have gone on without.
         8 => stale: u64,

@@ -33,7 +33,7 @@ reasons! {
     NoRoom => "NO_ROOM",
     /// Some have data directories that are of no more use.
     DisksFailed => "DISKS_FAILED",
-    /// No server has some chunks which is not dead.
+    /// No server has some chunks undamaged which is not dead.
     Unavailable => "UNAVAILABLE",
     /// Some chunks have one good replica left.
     OneReplicaLeft => "ONE_REPLICA_LEFT",

@@ -20,6 +20,7 @@ use crate::failure_note::note_failure;
 use crate::identity_file::{read_identity, write_identity};
 use crate::reading::{ReadMode, all_checksums, is_good, read, read_differing};
 use crate::recovery::{LastLife, recover};
+use crate::redo_journal::RedoJournal;
 use crate::trash::{Trash, remove_bytes, throw_away};
 use crate::version_journal::{JOURNAL_PATH, VersionJournal, sound_lines};
 use crate::whole_files::{disk_error, sync_failure};
@@ -459,6 +460,7 @@ impl ChunkStore {
         for (handle, _, chunk) in going {
             // No read of it passes any more, here or after a restart.
             chunk.head_lost = true;
+            chunk.redo = RedoJournal::empty(*handle);
             self.directory.close(*handle);
             remove_bytes(self.disk(), *handle).map_err(disk_error)?;
         }

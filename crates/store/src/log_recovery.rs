@@ -116,11 +116,11 @@ impl OperationLog {
         segment_size: u64,
         covered: LogIndex,
     ) -> Result<(Self, RecoveredLog), LogOpenError> {
-        give_back_name(disk.as_ref(), LOG_DIRECTORY)?;
+        unless_fixed(give_back_name(disk.as_ref(), LOG_DIRECTORY))?;
         disk.make_dir(LOG_DIRECTORY).map_err(disk_error)?;
         if disk.list(LOG_DIRECTORY).map_err(disk_error)?.is_empty() {
             // Who made it may have failed to sync its name: no later sync would save that (R27).
-            make_name_anew(disk.as_ref(), LOG_DIRECTORY)?;
+            unless_fixed(make_name_anew(disk.as_ref(), LOG_DIRECTORY))?;
         }
         disk.sync_dir("").map_err(sync_failure)?;
         let contents = read_contents(disk.as_ref(), cell, covered)?;
@@ -203,6 +203,15 @@ impl OperationLog {
         let mut bytes = [0; SEGMENT_HEADER_SIZE];
         let size = file.read_at(&mut bytes, 0).map_err(disk_error)?;
         Ok(SegmentHeader::decode(&bytes[..size]).ok().map(|header| header.cell))
+    }
+}
+
+/// A name that a system does not move is a mount point, which needs no saving; and one that is not
+/// given back was made anew by an older build, and is in use.
+fn unless_fixed(moved: Result<(), DiskError>) -> Result<(), DiskError> {
+    match moved {
+        Err(DiskError::Io(IoFailure::System(_) | IoFailure::AlreadyExists)) => Ok(()),
+        moved => moved,
     }
 }
 

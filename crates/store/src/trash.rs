@@ -11,8 +11,8 @@
 //!   milliseconds, and after a large deletion the trash is as large as the server was.
 //! - T3: where the disk has no room to take a replica out of the journal, its bytes go at once,
 //!   past the trash, and make it: on a full disk nothing else would ever become less. Its sidecar
-//!   stays until it is out of the journal: a start between the two finds a damaged replica and no
-//!   other, which the master has collected once more.
+//!   stays until it is out of the journal: a start between the two finds a replica that is damaged
+//!   or in doubt, which the master has collected once more.
 
 use crate::chunk_files::{KINDS, path};
 use cairn_env::{Disk, IoFailure};

@@ -1,6 +1,7 @@
 //! What ails a chunk's replicas, beside how many good ones it lacks (`lacking.rs`).
 
 use super::decided_set::{SetDecision, decide};
+use super::good_replicas::has_told_last;
 use super::levelled_unasked::is_to_be_levelled;
 use super::same_bytes::current_by_bytes;
 use crate::fleet::{KnownReplica, behind};
@@ -23,7 +24,8 @@ pub(crate) enum Undecided {
 /// One chunk's; nearly all are well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Condition {
-    /// No server that is not dead has an up-to-date replica.
+    /// No server that is not dead has an up-to-date replica that is not damaged. Where each has bad
+    /// blocks, and in other places, all of it may be read between them: nobody counts on that.
     pub(crate) unavailable: bool,
     /// A replica has blocks that cannot be read, or do not match their checksums.
     pub(crate) damaged: bool,
@@ -59,16 +61,19 @@ pub(crate) fn condition(
     let none_good = !up_to_date.iter().any(is_good);
     let to_be_levelled = suspect && none_good && is_to_be_levelled(view, (handle, chunk));
     let some_behind = !stale.is_empty();
+    let is_told_behind = up_to_date
+        .iter()
+        .any(|(server, it)| stale.contains(server) && has_told_last(view, handle, it));
     let lacking = some_behind || up_to_date.iter().any(|(_, replica)| !replica.is_sound());
     let undecided = match lacking && !none_good {
         true => undecided(view, (handle, chunk)),
         false => Undecided::No,
     };
     let condition = Condition {
-        unavailable: up_to_date.is_empty(),
+        unavailable: up_to_date.iter().all(|(_, replica)| replica.damaged),
         damaged: up_to_date.iter().any(|(_, replica)| replica.damaged),
         suspect,
-        stale: told > up_to_date.len() || some_behind,
+        stale: told > up_to_date.len() || is_told_behind,
         to_be_levelled,
         undecided,
     };

@@ -82,6 +82,7 @@ fn who_has_told_nothing_since_a_lease_ended_is_not_called_stale_for_what_its_pri
     world.pass(10_000, &others);
     world.beat(others[0], vec![after], vec![]);
     assert_eq!(stale(&world), [], "nor has this one since the end of the lease was noted");
+    assert_eq!(world.health().counts.stale, 0);
     world.beat(others[1], vec![first], vec![]);
     assert_eq!(stale(&world), [others[1]], "it says so itself");
 }

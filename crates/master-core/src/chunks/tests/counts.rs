@@ -238,6 +238,22 @@ fn what_lacks_a_replica_says_what_it_waits_for() {
 }
 
 #[test]
+fn a_chunk_whose_every_replica_is_damaged_is_told_as_one_that_cannot_be_read() {
+    let mut world = World::new(3);
+    let grant = world.first_chunk();
+    world.pass(3000, &[1, 2, 3]);
+    for id in 1..=3 {
+        world.beat(id, vec![report(&grant)], vec![]);
+    }
+    for id in 1..=3 {
+        assert_eq!(world.health().counts.unavailable, 0, "{} are damaged", id - 1);
+        world.tell(id, vec![grant.handle], vec![]);
+        world.pass(250, &[1, 2, 3]);
+    }
+    assert_eq!(world.health().counts.unavailable, 1);
+}
+
+#[test]
 fn servers_tell_what_they_move_and_how_far_their_scrub_is() {
     let mut world = World::new(1);
     for beat in 0..20 {
