@@ -9,7 +9,6 @@ use cairn_protocol::ErrorCode;
 use cell::library::{client, path, runtime};
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_until, feed, run};
-use std::io::Write;
 use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -240,10 +239,10 @@ fn park_until<T>(work: impl Future<Output = T>) -> T {
 #[test]
 fn without_a_runtime_of_tokio_it_is_opened_waited_for_and_let_go_of_as_with_one() {
     let cell = cell_with(b"aaaa\nbbbb\n");
-    let mut first = replacing(&cell, &["--offset", "0", "/s"]);
-    await_until("it is taken", || is_taken(&cell));
-    let mut stdin = first.0.stdin.take().expect("piped");
-    let other = park_until(client(cell.address()));
+    let [one, other] = [(); 2].map(|()| park_until(client(cell.address())));
+    let (stream, at_once) = (path("/s"), ExclusiveOptions::default());
+    let mut first = park_until(one.open_exclusive(&stream, at_once)).expect("nobody has it");
+    assert!(is_taken(&cell));
     let waits = thread::spawn(move || {
         let options = ExclusiveOptions { waits: true, ..ExclusiveOptions::default() };
         park_until(async {
@@ -252,9 +251,8 @@ fn without_a_runtime_of_tokio_it_is_opened_waited_for_and_let_go_of_as_with_one(
             mine.close().await.expect("closes");
         });
     });
-    stdin.write_all(b"AAAA").expect("it reads");
-    drop(stdin);
-    assert!(first.0.wait().expect("ends").success());
+    park_until(first.replace(0, "AAAA".into())).expect("replaces");
+    park_until(first.close()).expect("closes");
     waits.join().expect("no panic");
     assert_eq!(cell.ok(["cat", "/s"]), "AAAA\nBBBB\n");
 }
