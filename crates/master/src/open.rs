@@ -12,7 +12,6 @@ use cairn_store::{
     Checkpoints, IdentityError, PageFileLimits, SEGMENT_SIZE_STANDARD, read_identity,
     write_identity,
 };
-use cairn_types::planted::{Rule, broken};
 use cairn_types::{CellConfig, CellId, ConfigError, Incarnation, LogIndex, Random, ServerId, Term};
 use std::sync::Arc;
 
@@ -180,12 +179,11 @@ impl Master {
         let recovered = recovery::recover(&disk, whose, config.segment_size, &mut checkpoints);
         let RecoveredState { state, log, from, mark, base, records, told } =
             recovered.map_err(unrecovered)?;
-        let has_begun = !records.is_empty() || base.0 > LogIndex::default() || mark.is_some();
+        let is_first_start = records.is_empty() && base.0 == LogIndex::default();
         // MD3 of member_directory.rs
-        if identity.begun && !has_begun && !broken(Rule::R25) {
+        if identity.begun && is_first_start && mark.is_none() {
             return Err(MasterOpenError::LogGone { directory });
         }
-        let is_first_start = records.is_empty() && base.0 == LogIndex::default();
         say_whose(disk.as_ref(), &identity, is_first_start).map_err(refuse)?;
         if mark.as_ref().is_some_and(|mark| mark.members.get(me).is_none()) {
             return Err(MasterOpenError::TakenOut { directory });

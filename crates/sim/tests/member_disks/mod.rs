@@ -4,9 +4,9 @@
 use super::config;
 use cairn_env_sim::SimDisk;
 use cairn_format::Identity;
-use cairn_master::{Master, MasterOpenError, make_member};
+use cairn_master::{Master, MasterOpenError, make_member, seed};
 use cairn_store::read_identity;
-use cairn_types::{Address, CellId, Member, Members, ServerId};
+use cairn_types::{Address, CellConfig, CellId, Member, Members, ServerId, WallTime};
 
 /// Syncs that making a member takes, and more.
 const SYNCS_MAX: u64 = 20;
@@ -66,20 +66,32 @@ fn a_directory_that_is_made_a_members_once_more_after_a_failed_sync_has_its_log_
     assert!(again > 2, "it failed before there was an identity");
 }
 
+/// Removes all that a master's directory has, but its identity, and starts one there.
+fn starts_without_its_log(disk: &SimDisk) -> Result<(), MasterOpenError> {
+    let session = disk.session();
+    for directory in ["log", "checkpoints"] {
+        for name in session.list(directory).unwrap_or_default() {
+            session.remove(&format!("{directory}/{name}")).expect("it is there");
+        }
+    }
+    drop(session);
+    Master::open(disk.session(), config(2)).map(drop)
+}
+
 /// One that founded its cell anew would be in charge of an empty one, under the same id.
 #[test]
 fn a_master_whose_log_is_gone_does_not_begin_another_one() {
     let is_refused = |disk: &SimDisk| {
-        let session = disk.session();
-        for name in session.list("log").expect("a log") {
-            session.remove(&format!("log/{name}")).expect("it is there");
-        }
-        drop(session);
-        let opened = Master::open(disk.session(), config(2)).map(drop);
-        matches!(opened, Err(MasterOpenError::LogGone { .. }))
+        matches!(starts_without_its_log(disk), Err(MasterOpenError::LogGone { .. }))
     };
-    let disk = SimDisk::new("member", 16 << 20);
-    let made = make_member(&disk.session(), 4096, CellId::new(5), (ServerId::new(2), &members()));
+    let member = SimDisk::new("member", 16 << 20);
+    let made = make_member(&member.session(), 4096, CellId::new(5), (ServerId::new(2), &members()));
     made.expect("an empty disk");
-    assert!(is_refused(&disk), "one of a group");
+    assert!(is_refused(&member), "one of a group");
+    let alone = SimDisk::new("alone", 64 << 20);
+    let begun = WallTime::from_millis(1_700_000_000_000);
+    seed(&alone.session(), &CellConfig::tiny(), begun, []).expect("an empty disk");
+    drop(Master::open(alone.session(), config(1)).expect("its first start"));
+    assert!(identity(&alone).is_some_and(|it| it.begun), "it has what it began with");
+    assert!(is_refused(&alone), "one that has founded its cell");
 }
