@@ -3,12 +3,12 @@
 
 use super::condition::{Undecided, undecided};
 use super::file_paths::{FilePath, FilePaths};
-use super::good_replicas::{good, has_told_last};
+use super::good_replicas::{good, told_behind};
 use super::lacking::needs;
 use super::levelled_unasked::is_to_be_levelled;
 use super::placement::is_room_beside;
 use super::same_bytes::current_by_bytes;
-use crate::fleet::{KnownReplica, behind};
+use crate::fleet::KnownReplica;
 use crate::state::ChunkRecord;
 use crate::view::View;
 use cairn_protocol::{
@@ -112,19 +112,14 @@ fn listed(
     let (now, servers) = (view.now.time, view.fleet.servers());
     let leased = view.leases.possible(handle, now).is_some();
     let up_to_date = current_by_bytes(view, handle, chunk);
-    let behind = if leased { Vec::new() } else { behind(&up_to_date) };
+    let behind = if leased { Vec::new() } else { told_behind(view, handle, &up_to_date) };
     let known = |at: &ServerId| up_to_date.iter().any(|(server, _)| server == at);
-    // One that has told nothing since the last lease ended may have all that the others have: a
-    // server that was primary and came back tells at once, the others with their next heartbeats.
-    let is_behind = |server: &ServerId, replica: &KnownReplica| {
-        behind.contains(server) && has_told_last(view, handle, replica)
-    };
     let replica = |(server, replica): (ServerId, KnownReplica)| ListedReplica {
         server,
         version: replica.version,
         length: replica.length,
         state: servers.state(now, server).unwrap_or_default(),
-        stale: !known(&server) || is_behind(&server, &replica),
+        stale: !known(&server) || behind.contains(&server),
         suspect: replica.suspect,
         damaged: replica.damaged,
     };

@@ -1,7 +1,7 @@
 //! What ails a chunk's replicas, beside how many good ones it lacks (`lacking.rs`).
 
 use super::decided_set::{SetDecision, decide};
-use super::good_replicas::has_told_last;
+use super::good_replicas::told_behind;
 use super::levelled_unasked::is_to_be_levelled;
 use super::same_bytes::current_by_bytes;
 use crate::fleet::{KnownReplica, behind};
@@ -61,9 +61,7 @@ pub(crate) fn condition(
     let none_good = !up_to_date.iter().any(is_good);
     let to_be_levelled = suspect && none_good && is_to_be_levelled(view, (handle, chunk));
     let some_behind = !stale.is_empty();
-    let is_told_behind = up_to_date
-        .iter()
-        .any(|(server, it)| stale.contains(server) && has_told_last(view, handle, it));
+    let is_told_behind = some_behind && !told_behind(view, handle, &up_to_date).is_empty();
     let lacking = some_behind || up_to_date.iter().any(|(_, replica)| !replica.is_sound());
     let undecided = match lacking && !none_good {
         true => undecided(view, (handle, chunk)),

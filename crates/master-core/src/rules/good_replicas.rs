@@ -44,8 +44,23 @@ pub(crate) fn judged(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) 
     JudgedReplicas { good, bad, unheard }
 }
 
+/// Whose replicas are behind by their own last word. One that has told nothing since the last lease
+/// ended may have all that the others have: a server that was primary and came back tells at once,
+/// the others with their next heartbeats.
+pub(super) fn told_behind(
+    view: &View<'_>,
+    handle: ChunkHandle,
+    up_to_date: &[(ServerId, KnownReplica)],
+) -> Vec<ServerId> {
+    let stale = behind(up_to_date);
+    let told = up_to_date
+        .iter()
+        .filter(|(server, it)| stale.contains(server) && has_told_last(view, handle, it));
+    told.map(|(server, _)| *server).collect()
+}
+
 /// Whether this was told since nobody mutates the chunk any more: its bytes stay so.
-pub(super) fn has_told_last(view: &View<'_>, handle: ChunkHandle, replica: &KnownReplica) -> bool {
+fn has_told_last(view: &View<'_>, handle: ChunkHandle, replica: &KnownReplica) -> bool {
     // The end of a lease may not have been noted yet.
     view.leases.get(handle).is_none() && replica.reported >= view.fleet.locations().quiet(handle)
 }
