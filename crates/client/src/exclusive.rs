@@ -42,7 +42,7 @@ pub struct ExclusiveStream {
     piece_size: usize,
     sync: bool,
     /// Nothing is renewed any more once it is dropped.
-    renewing: Option<Arc<Renewal>>,
+    _renewal: Arc<Renewal>,
     file: File,
 }
 
@@ -93,13 +93,13 @@ impl Cell {
         };
         let OpenedProducer { producer: key, epoch, number, lease_ms, .. } = opened;
         let size_max = self.info().config.append_size_max().min(u64::from(PAYLOAD_SIZE_MAX));
-        let renewing = Arc::new(Renewal {
+        let renewal = Arc::new(Renewal {
             link: Arc::clone(&self.link),
             file: file.entry().id,
             epoch,
             every: Duration::from_millis(lease_ms.max(1)) / WORDS_PER_LEASE,
         });
-        renewing.wait();
+        renewal.wait();
         Ok(ExclusiveStream {
             link: Arc::clone(&self.link),
             key,
@@ -107,7 +107,7 @@ impl Cell {
             next: number.get().saturating_add(1),
             piece_size: usize::try_from(size_max).unwrap_or(usize::MAX),
             sync: options.sync || file.entry().synced,
-            renewing: Some(renewing),
+            _renewal: renewal,
             file,
         })
     }
@@ -226,8 +226,7 @@ impl ExclusiveStream {
     ///
     /// # Errors
     /// That could not be told: its lease runs out by itself.
-    pub async fn close(mut self) -> Result<(), Error> {
-        self.renewing = None;
+    pub async fn close(self) -> Result<(), Error> {
         let close = Operation::CloseProducer { producer: self.key };
         self.link.run(close).await.map(drop)
     }
@@ -235,7 +234,6 @@ impl ExclusiveStream {
 
 impl Drop for ExclusiveStream {
     fn drop(&mut self) {
-        self.renewing = None;
         // Where nothing is on its way others can have it at once; else when its lease is over.
         let close = Operation::CloseProducer { producer: self.key };
         self.link.hand_over(close, self.link.deadline(), Box::new(drop));
