@@ -33,8 +33,8 @@ use std::sync::Arc;
 pub(crate) const JOURNAL_PATH: &str = "journal";
 /// Bytes that a journal may grow by, beyond its double, before it is begun anew.
 const GROWTH_MAX: u64 = 1 << 20;
-/// What is larger is none. A replica takes 48 bytes when a journal is begun, and it may double: so
-/// ninety million replicas of one directory, or more than any disk has files.
+/// What is larger is none. A replica takes 48 bytes when a journal is begun, and it may double: the
+/// journal of ninety million replicas in one directory is read.
 const SIZE_MAX: u64 = 1 << 33;
 
 /// What a journal says.
