@@ -183,6 +183,42 @@ fn a_directory_that_was_passed_over_is_taken_in_while_the_server_runs_once_it_is
     it.judge("first\n");
 }
 
+/// What a file manager, a backup or a person leaves where chunks lie is nobody's, and costs nothing.
+#[test]
+fn what_somebody_else_put_beside_chunks_keeps_no_directory_from_being_used() {
+    let mut it = TwoDisks::start();
+    append(&it.cell, "first");
+    it.cell.chunkservers[0].kill();
+    for disk in [&it.held, &it.other] {
+        write(disk.join("chunks/.DS_Store"), b"a file among directories").expect("writes");
+        std::fs::create_dir_all(disk.join("clones/old")).expect("makes");
+        write(disk.join("clones/old/note"), b"not empty").expect("writes");
+    }
+    it.restart();
+    assert_eq!(it.server()["disk_failed_count"], 0);
+    it.await_whole();
+    for disk in [&it.held, &it.other] {
+        assert!(disk.join("chunks/.DS_Store").exists() && disk.join("clones/old/note").exists());
+    }
+}
+
+/// An opening that came to nothing has left its lock, and half a journal.
+#[test]
+fn a_directory_in_a_failed_ones_place_is_taken_in_though_its_first_opening_came_to_nothing() {
+    let mut it = TwoDisks::start();
+    it.cell.chunkservers[0].kill();
+    std::fs::remove_dir_all(&it.other).expect("removes");
+    it.restart();
+    await_until("a failed directory", || it.server()["disk_failed_count"] == 1);
+    let made = it.other.with_extension("made");
+    std::fs::create_dir(&made).expect("makes");
+    write(made.join("lock"), b"").expect("writes");
+    write(made.join("journal.draft"), b"half of").expect("writes");
+    rename(&made, &it.other).expect("renames");
+    await_until("no failed directory", || it.server()["disk_failed_count"] == 0);
+    it.await_whole();
+}
+
 #[test]
 fn a_server_without_any_directory_that_is_fit_or_with_another_servers_does_not_start() {
     let mut it = TwoDisks::start();

@@ -31,6 +31,12 @@ pub(crate) fn directory(handle: ChunkHandle) -> String {
     format!("{CHUNKS_DIRECTORY}/{:02x}", handle.get() & 0xff)
 }
 
+/// Whether a name in the chunks' directory is one of those that chunks lie in; of what somebody
+/// else put there nothing is wanted.
+pub(crate) fn is_directory_name(name: &str) -> bool {
+    name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// One of a chunk's files: `chunk`, `meta` or `redo`.
 pub(crate) fn path(handle: ChunkHandle, kind: &str) -> String {
     format!("{}/{:016x}.{kind}", directory(handle), handle.get())
@@ -62,7 +68,8 @@ fn open(
 /// The chunks that have files, whether they should or not.
 pub(crate) fn handles_with_files(disk: &dyn Disk) -> Result<BTreeSet<ChunkHandle>, IoFailure> {
     let mut found = BTreeSet::new();
-    for low in disk.list(CHUNKS_DIRECTORY)? {
+    let names = disk.list(CHUNKS_DIRECTORY)?;
+    for low in names.into_iter().filter(|name| is_directory_name(name)) {
         for name in disk.list(&format!("{CHUNKS_DIRECTORY}/{low}"))? {
             let handle = name.split('.').next().map(|hex| u64::from_str_radix(hex, 16));
             if let Some(Ok(raw)) = handle {

@@ -103,6 +103,9 @@ pub enum StoreOpenError {
     },
 }
 
+/// Who has it locked has the directory for itself.
+pub(crate) const LOCK_PATH: &str = "lock";
+
 /// A directory that has no journal yet.
 fn no_journal() -> FoundJournal {
     let header = JournalHeader { generation: 0, heads_from_creation: true };
@@ -116,7 +119,7 @@ impl ChunkStore {
     /// [`StoreOpenError`].
     pub fn open(disk: Arc<dyn Disk>) -> Result<(Self, RecoveredChunks), StoreOpenError> {
         let directory = disk.describe();
-        let lock = match disk.lock("lock") {
+        let lock = match disk.lock(LOCK_PATH) {
             Ok(lock) => lock,
             Err(IoFailure::Locked) => return Err(StoreOpenError::InUse { directory }),
             Err(failure) => {

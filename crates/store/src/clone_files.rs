@@ -76,12 +76,18 @@ fn remove_files(disk: &dyn Disk, handle: ChunkHandle) -> Result<(), DiskError> {
     Ok(())
 }
 
+/// Whether a clone's file has that name; of what somebody else put there nothing is wanted.
+fn is_clones(name: &str) -> bool {
+    let (handle, kind) = name.split_once('.').unwrap_or((name, ""));
+    CLONE_KINDS.contains(&kind) && u64::from_str_radix(handle, 16).is_ok()
+}
+
 impl CloneDirectory {
     /// Of a data directory that has just been opened: what the last life left is removed (CF1).
     pub(crate) fn open(disk: Arc<dyn Disk>) -> Result<Self, DiskError> {
         match disk.list(CLONES_DIRECTORY) {
             Ok(names) => {
-                for name in names {
+                for name in names.into_iter().filter(|name| is_clones(name)) {
                     disk.remove(&format!("{CLONES_DIRECTORY}/{name}")).map_err(disk_error)?;
                 }
             }

@@ -16,7 +16,7 @@
 
 use crate::chunk_files::CHUNKS_DIRECTORY;
 use crate::chunk_store::{ChunkStore, PROBE_PATH, told_path};
-use crate::chunk_store_open::StoreOpenError;
+use crate::chunk_store_open::{LOCK_PATH, StoreOpenError};
 use crate::clone_files::CLONES_DIRECTORY;
 use crate::failure_note::FAILED_PATH;
 use crate::journal_scrub::JournalLook;
@@ -32,7 +32,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 const NOBODYS: &str = "lost+found";
 /// What a store puts into a directory that was emptied under it, or finds to be there; and the
 /// diagnostic log, which may be deleted at any time (GFS §5.3).
-const NOTES: [&str; 3] = [FAILED_PATH, PROBE_PATH, RPC_LOG_DIRECTORY];
+const NOTES: [&str; 5] = [
+    FAILED_PATH,
+    PROBE_PATH,
+    RPC_LOG_DIRECTORY,
+    // Of an opening that came to nothing.
+    LOCK_PATH,
+    "journal.draft",
+];
 /// Directories of a store, which may be there with nothing in them.
 const STORES: [&str; 3] = [CHUNKS_DIRECTORY, CLONES_DIRECTORY, TRASH_DIRECTORY];
 

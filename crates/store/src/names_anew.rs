@@ -10,7 +10,7 @@
 //!
 //! - NA1: where this ended half-way, the next start gives back the names before it looks at them.
 
-use crate::chunk_files::CHUNKS_DIRECTORY;
+use crate::chunk_files::{CHUNKS_DIRECTORY, is_directory_name};
 use crate::whole_files::{disk_error, sync_failure};
 use cairn_env::{Disk, DiskError, IoFailure};
 
@@ -24,7 +24,7 @@ fn other(path: &str) -> String {
 /// Gives back the names that another start had taken away (NA1).
 pub(crate) fn give_back_names(disk: &dyn Disk) -> Result<(), DiskError> {
     give_back_name(disk, CHUNKS_DIRECTORY)?;
-    for directory in paths_in(disk, CHUNKS_DIRECTORY)? {
+    for directory in chunk_directories(disk)? {
         let directory = give_back(disk, directory)?;
         for path in paths_in(disk, &directory)? {
             give_back(disk, path)?;
@@ -36,13 +36,23 @@ pub(crate) fn give_back_names(disk: &dyn Disk) -> Result<(), DiskError> {
 /// Makes the names of all chunks' files anew, and those of their directories.
 pub(crate) fn make_names_anew(disk: &dyn Disk) -> Result<(), DiskError> {
     make_name_anew(disk, CHUNKS_DIRECTORY)?;
-    for directory in paths_in(disk, CHUNKS_DIRECTORY)? {
+    for directory in chunk_directories(disk)? {
         make_name_anew(disk, &directory)?;
         paths_in(disk, &directory)?.iter().try_for_each(|path| make_name_anew(disk, path))?;
         disk.sync_dir(&directory).map_err(sync_failure)?;
     }
     disk.sync_dir(CHUNKS_DIRECTORY).map_err(sync_failure)?;
     disk.sync_dir("").map_err(sync_failure)
+}
+
+/// The directories that chunks lie in, by whichever name.
+fn chunk_directories(disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
+    let mut paths = paths_in(disk, CHUNKS_DIRECTORY)?;
+    paths.retain(|path| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        is_directory_name(name.strip_suffix(OTHER).unwrap_or(name))
+    });
+    Ok(paths)
 }
 
 /// What lies in a directory; nothing where there is none.
