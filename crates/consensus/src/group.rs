@@ -25,7 +25,7 @@ use crate::library_config::library_config;
 use crate::marks::Marks;
 use crate::member_log::{LogPlace, MemberLog, conf_state, to_stored};
 use crate::membership::Membership;
-use crate::messages::{from_library, is_ask_for_vote, round_context, round_of, to_library};
+use crate::messages::{from_library, is_ask_for_vote, round_context, round_of, to_library, within};
 use crate::output::{CommittedRecord, LogBatch};
 use crate::ticks::roughly;
 use bytes::Bytes;
@@ -340,6 +340,7 @@ impl Consensus {
         if message.to != self.me {
             return Err(ConsensusError::Malformed("a message for another member"));
         }
+        let message = within(message, LogIndex::new(self.node.raft.raft_log.last_index()));
         self.membership.hear(message.from, now);
         if is_ask_for_vote(message.kind) && self.clock.is_deaf() {
             return Ok(());

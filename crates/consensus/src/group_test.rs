@@ -7,7 +7,7 @@
 use crate::{Beginning, CommittedRecord, Consensus, ELECTION_TICKS, LogBatch, StoredRecord, TICK};
 use bytes::Bytes;
 use cairn_format::GroupMark;
-use cairn_protocol::ConsensusMessage;
+use cairn_protocol::{ConsensusKind, ConsensusMessage};
 use cairn_types::wire::Message;
 use cairn_types::{
     Address, LogIndex, Member, MemberChange, MemberStanding, Members, MembersChange, Random,
@@ -457,6 +457,31 @@ fn a_dead_primary_is_replaced_and_what_was_committed_stays() {
     world.propose(second);
     world.start(first);
     world.until_all_applied(LogIndex::new(13));
+}
+
+/// By a lie, or by who counts on what this member had acknowledged before its disk was set back.
+#[test]
+fn a_heartbeat_of_more_than_a_member_has_commits_what_it_has_and_ends_nobody() {
+    let mut world = World::new(4, 3, 0);
+    let first = world.elect();
+    world.propose(first);
+    world.until_all_applied(LogIndex::new(2));
+    let (from, now) = (world.machines[first].id, world.now);
+    let term = world.machines[first].member.as_ref().expect("alive").term();
+    let other = world.machines.iter().position(|it| it.id != from).expect("three");
+    let to = world.machines[other].id;
+    let member = world.machines[other].member.as_mut().expect("alive");
+    let heartbeat = ConsensusMessage {
+        kind: ConsensusKind::Heartbeat,
+        from,
+        to,
+        term,
+        committed: LogIndex::new(u64::MAX),
+        ..ConsensusMessage::default()
+    };
+    member.receive(now, heartbeat).expect("it is taken");
+    world.propose(first);
+    world.until_all_applied(LogIndex::new(3));
 }
 
 #[test]

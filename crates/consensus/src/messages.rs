@@ -109,6 +109,15 @@ fn whole(mut message: Message) -> Option<ConsensusMessage> {
     })
 }
 
+/// A heartbeat commits no more than there is up to `last`: where it does, the library ends the
+/// process. So says who lies, and whoever counts on what this member had acknowledged, and its disk
+/// has lost since.
+pub(crate) fn within(message: ConsensusMessage, last: LogIndex) -> ConsensusMessage {
+    let is_heartbeat = message.kind == ConsensusKind::Heartbeat;
+    let committed = if is_heartbeat { message.committed.min(last) } else { message.committed };
+    ConsensusMessage { committed, ..message }
+}
+
 /// The library's message, where ours can be one at all: the library takes much for granted, and
 /// ends the process where it is not so.
 ///
@@ -130,6 +139,10 @@ pub(crate) fn to_library(message: ConsensusMessage) -> Result<Message, Consensus
     }
     if message.term == Term::default() || message.from == ServerId::default() {
         return Err(ConsensusError::Malformed("a message of no term, or of nobody"));
+    }
+    // It would be kept, and no later one has room for numbers.
+    if message.term > Term::LAST {
+        return Err(ConsensusError::Malformed("a term behind the last one"));
     }
     if !entries.is_empty() && message.kind != ConsensusKind::Append {
         return Err(ConsensusError::Malformed("entries where none belong"));
@@ -260,5 +273,7 @@ mod tests {
         assert!(refused(|message| message.kind = ConsensusKind::Vote));
         assert!(refused(|message| message.term = Term::default()));
         assert!(refused(|message| message.from = ServerId::default()));
+        // No numbers are left for what came behind it.
+        assert!(refused(|message| message.term = Term::new(Term::LAST.get() + 1)));
     }
 }
