@@ -183,7 +183,8 @@ fn a_directory_that_was_passed_over_is_taken_in_while_the_server_runs_once_it_is
     it.judge("first\n");
 }
 
-/// What a file manager, a backup or a person leaves where chunks lie is nobody's, and costs nothing.
+/// What a file manager, a backup or a person leaves where chunks lie is nobody's, and costs
+/// nothing.
 #[test]
 fn what_somebody_else_put_beside_chunks_keeps_no_directory_from_being_used() {
     let mut it = TwoDisks::start();

@@ -25,6 +25,8 @@ pub(crate) enum Activity {
     Closing(ChunkHandle),
     /// It makes this chunk.
     Making(ChunkHandle),
+    /// The same, of what closed chunks have, and the log is to know nothing of it yet.
+    Assembling(ChunkHandle),
     /// It changes the replicas of `shared`, and makes `copy` of them.
     Copying { shared: ChunkHandle, copy: ChunkHandle },
 }
@@ -38,6 +40,7 @@ impl Activity {
             | Self::Shrinking(handle)
             | Self::Closing(handle)
             | Self::Making(handle)
+            | Self::Assembling(handle)
             | Self::Copying { shared: handle, .. } => Some(handle),
         }
     }
@@ -45,7 +48,9 @@ impl Activity {
     /// The chunk that it makes (K2).
     fn made(self) -> Option<ChunkHandle> {
         match self {
-            Self::Making(handle) | Self::Copying { copy: handle, .. } => Some(handle),
+            Self::Making(handle)
+            | Self::Assembling(handle)
+            | Self::Copying { copy: handle, .. } => Some(handle),
             Self::Nothing | Self::Changing(_) | Self::Shrinking(_) | Self::Closing(_) => None,
         }
     }
@@ -56,7 +61,7 @@ impl Activity {
             Self::Changing(handle)
             | Self::Shrinking(handle)
             | Self::Copying { shared: handle, .. } => Some(handle),
-            Self::Nothing | Self::Closing(_) | Self::Making(_) => None,
+            Self::Nothing | Self::Closing(_) | Self::Making(_) | Self::Assembling(_) => None,
         }
     }
 }
@@ -138,10 +143,10 @@ impl Underway {
         self.changed.range(all).map(|(_, place)| *place)
     }
 
-    /// The places at which anything is done, of these files or all.
+    /// The places at which something is done that is of before a snapshot, or of after it.
     pub(crate) fn busy(&self) -> impl Iterator<Item = ChunkPlace> {
         let busy = |(place, doing): (&ChunkPlace, &Activity)| {
-            (*doing != Activity::Nothing).then_some(*place)
+            (!matches!(doing, Activity::Nothing | Activity::Assembling(_))).then_some(*place)
         };
         self.places.iter().filter_map(busy)
     }

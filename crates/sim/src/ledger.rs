@@ -453,6 +453,7 @@ impl Ledger {
             sure.into_iter().for_each(|told| replica.settle(told.serial));
             if std::mem::take(&mut replica.unknown) {
                 replica.forgotten = told.is_none_or(|told| told.version < replica.version);
+                replica.stands_at = at;
                 replica.suspect |= replica.told_suspect;
             }
         }

@@ -45,8 +45,9 @@ pub(crate) struct ReplicaLedger {
     /// The disk that lost power lied: which version it stands at, or whether it is there at all, is
     /// not known before its server has looked, and told.
     pub(crate) unknown: bool,
-    /// It has told then that it is not there, or stands lower.
+    /// It has told then that it is not there, or stands lower; and where, if anywhere.
     pub(crate) forgotten: bool,
+    pub(crate) stands_at: Option<ChunkVersion>,
     /// An old image of its disk came back then; neither it nor whoever knows where it is can tell,
     /// before a raise compares the replicas (R29).
     pub(crate) turned_back: Option<WorldTime>,
@@ -60,6 +61,12 @@ pub(crate) struct ReplicaLedger {
 }
 
 impl ReplicaLedger {
+    /// Whether it stands at that version or beyond, as far as its server has told or was seen.
+    pub(crate) fn is_at(&self, version: ChunkVersion) -> bool {
+        let at = if self.forgotten { self.stands_at } else { Some(self.version) };
+        at.is_some_and(|at| at >= version)
+    }
+
     /// Its server counts bundles up to this one, by what it verifies: which of those that it did
     /// not come to the end of are there, with their versions. Who began one and failed does not
     /// count it; who starts there may.

@@ -17,6 +17,7 @@ use super::events::{JobEvent, PlaceView};
 use super::raise::{RaiseFrom, RaiseKind, RaiseMember, RaiseRound, RaisedReplica, set_size};
 use crate::applied::Applied;
 use crate::stream_records::{ReplaceRange, ReplacedRange};
+use crate::underway::Activity;
 use cairn_protocol::{
     AssembleChunk, AssembleChunkAnswer, AssembledRange, AssembledSource, DropClone, ErrorCode,
     Failure,
@@ -96,8 +97,14 @@ impl AssembleJob {
         Self { handle, plan, phase: AssemblePhase::Assembling(made) }
     }
 
-    pub(crate) fn handle(&self) -> ChunkHandle {
-        self.handle
+    /// A snapshot waits for the record alone: nothing of a file is another before that.
+    pub(crate) fn doing(&self) -> Activity {
+        match self.phase {
+            AssemblePhase::Assembling(_) | AssemblePhase::Adopting(_) => {
+                Activity::Assembling(self.handle)
+            }
+            AssemblePhase::Logging(_) => Activity::Making(self.handle),
+        }
     }
 
     pub(crate) fn describe(&self) -> String {

@@ -113,7 +113,7 @@ impl PlaceJob {
             Self::Copy(job) => job.doing(),
             Self::Allocate(job) => Activity::Making(job.handle()),
             Self::Seal(job) => Activity::Changing(job.handle()),
-            Self::Assemble(job) => Activity::Making(job.handle()),
+            Self::Assemble(job) => job.doing(),
         }
     }
 

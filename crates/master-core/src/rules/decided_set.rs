@@ -30,6 +30,10 @@
 //!   that have the most are the set: no raise finds one that has it all (R41). Who is away may have
 //!   it; and so may one that is damaged, of which some starts do not know how far it has come.
 //!
+//! - DS8: suspects that are all of a set need no decision, and may have lost what one has that is
+//!   none of it any more: a stale replica, or a clone that was raised and whose answer was lost.
+//!   Where there may be one, what is above them is kept as after a decision (streams' seed 2053).
+//!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
 use super::lacks_committed::{all_lack_committed, lacking_committed};
@@ -131,6 +135,8 @@ pub(crate) struct PlannedDecision {
     decided: bool,
     /// Who comes back with more than this is kept.
     keeps_above: Option<SerialNumber>,
+    /// None of them is sound (DS8).
+    all_suspect: bool,
 }
 
 impl PlannedDecision {
@@ -141,7 +147,7 @@ impl PlannedDecision {
     ) -> Self {
         let decided = is_decided(view, chunk, servers);
         let keeps_above = if decided { decided_number(view, chunk, servers) } else { None };
-        Self { decided, keeps_above }
+        Self { decided, keeps_above, all_suspect: !is_some_sound(view, chunk.0, servers) }
     }
 
     /// Whether those of it that were raised are a part of the suspects without a decision.
@@ -163,7 +169,11 @@ impl PlannedDecision {
         (raised, reached): (&[ServerId], SerialNumber),
     ) -> Option<SerialNumber> {
         let planned = || self.keeps_above.map(|number| number.min(reached));
-        keeps_above(view, chunk, raised).or_else(planned)
+        let doubted = || {
+            let is_doubted = self.all_suspect && !broken(Rule::R28);
+            (is_doubted && may_be_above(view, chunk.0, reached)).then_some(reached)
+        };
+        keeps_above(view, chunk, raised).or_else(planned).or_else(doubted)
     }
 }
 
@@ -233,13 +243,26 @@ pub(super) fn is_doubted_part(
     (handle, chunk): (ChunkHandle, &ChunkRecord),
     servers: &[ServerId],
 ) -> bool {
-    let is_sound = |server: &ServerId| {
-        view.fleet.locations().get(handle, *server).is_some_and(|it| it.is_sound())
-    };
     servers.len() < chunk.set_size as usize
-        && !servers.iter().any(is_sound)
+        && !is_some_sound(view, handle, servers)
         && others_may_have_more(view, (handle, chunk), servers)
         && !broken(Rule::R28)
+}
+
+fn is_some_sound(view: &View<'_>, handle: ChunkHandle, servers: &[ServerId]) -> bool {
+    let replica = |server: &ServerId| view.fleet.locations().get(handle, *server);
+    servers.iter().filter_map(replica).any(|replica| replica.is_sound())
+}
+
+/// Whether somebody, of whatever set, has applied more than that, or is not here to tell (DS8).
+fn may_be_above(view: &View<'_>, handle: ChunkHandle, reached: SerialNumber) -> bool {
+    let (servers, locations) = (view.fleet.servers(), view.fleet.locations());
+    let mut told = locations.of(handle).chain(locations.lost(handle));
+    let is_here = |server| {
+        let has_told = servers.get(server).is_some_and(|it| it.inventoried.is_some());
+        has_told && servers.is_live(view.now.time, server)
+    };
+    told.any(|(_, replica)| replica.serial > reached) || !servers.ids().all(is_here)
 }
 
 /// Whether one of the set, but for these, was not heard to have no more than they: here, or before

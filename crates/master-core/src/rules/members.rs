@@ -1,6 +1,7 @@
 //! A chunk's members: who is up to date, who may still come, who may still act (R9, R11, R22).
 
 use super::commit_replicas::one_will_do;
+use super::lacks_committed::all_lack_committed;
 use crate::fleet::KnownReplica;
 use crate::leases::GrantedLease;
 use crate::state::ChunkRecord;
@@ -47,10 +48,26 @@ pub(crate) fn least_set(chunk: &ChunkRecord) -> usize {
     2.min(chunk.goal).min(chunk.set_size).max(1) as usize
 }
 
-/// The same, of a chunk that a producer may be writing: one will do where its stream commits what
-/// one holds, for how much of it counts is known from the log.
+/// The same, of a chunk that a producer may be writing, of which the log knows how much counts: one
+/// will do where its stream commits what one holds, or where the others are gone for good.
 pub(crate) fn least_of(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> usize {
-    if one_will_do(view, handle, chunk) { 1 } else { least_set(chunk) }
+    let one_does = one_will_do(view, handle, chunk) || is_left_with_all(view, handle, chunk);
+    if one_does { 1 } else { least_set(chunk) }
+}
+
+/// Whether of a chunk that a producer may be writing one replica is left, with all that is
+/// committed of it: no copy joins before it is sealed, so nobody else will ever be of its set.
+fn is_left_with_all(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> bool {
+    if view.state.streams().open_chunk(handle).is_none() {
+        return false;
+    }
+    let left: Vec<(ServerId, KnownReplica)> = current(view, handle, chunk).collect();
+    let [(server, replica)] = &left[..] else { return false };
+    let may_come = || {
+        missing_may_come(view, handle, chunk)
+            || missing_is_awaited(view, (handle, chunk), &[*server])
+    };
+    replica.is_sound() && !all_lack_committed(view, handle, &left) && !may_come()
 }
 
 /// R22: whether a lease that this term does not know may be live.

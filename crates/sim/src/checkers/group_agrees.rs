@@ -13,7 +13,9 @@
 //!   in charge may have counted the votes for what follows the beginning of a step before it
 //!   applied that: until the step ends, a majority as it was before does, too.
 //! - What a failed append has left counts once its master starts again, if it is there then.
-//! - A disk that was emptied has nothing any more, and whoever had it is no member (R25).
+//! - A disk that was emptied has nothing any more, and whoever had it is no member (R25). What it
+//!   had counts all the same towards what others have (masters seed 3093): it may have said so
+//!   before, and no majority is found without it that none of the others is of.
 
 use bytes::Bytes;
 use cairn_consensus::StoredRecord;
@@ -48,6 +50,8 @@ struct MemberDisk {
 pub(crate) struct GroupAgrees {
     in_group: bool,
     disks: BTreeMap<NodeId, MemberDisk>,
+    /// What disks had that were emptied, as long as it may decide anything.
+    emptied: Vec<MemberDisk>,
     /// The members as what is committed says, and as they were before the last change.
     members: Members,
     members_before: Members,
@@ -76,7 +80,9 @@ impl GroupAgrees {
 
     /// A master's disk has nothing any more.
     pub(crate) fn emptied(&mut self, node: NodeId) {
-        self.disks.remove(&node);
+        self.emptied.extend(self.disks.remove(&node));
+        let committed = self.committed;
+        self.emptied.retain(|disk| disk.log.range(committed.next()..).next().is_some());
     }
 
     /// Who votes, in the group's own words: those of each of the two groups of a step.
@@ -182,8 +188,8 @@ impl GroupAgrees {
                 let there = disk.log.get(index).map(|there| (there.term, there.heard));
                 there == Some((entry.term, entry.term))
             };
-            let have: BTreeSet<ServerId> =
-                self.disks.values().filter(has).map(|disk| disk.id).collect();
+            let disks = self.disks.values().chain(&self.emptied);
+            let have: BTreeSet<ServerId> = disks.filter(has).map(|disk| disk.id).collect();
             groups.iter().any(|both| {
                 both.iter().all(|voters| 2 * voters.intersection(&have).count() > voters.len())
             })
@@ -297,5 +303,25 @@ mod tests {
         group_agrees.may_have(one, &entries(10..=11));
         group_agrees.found(one, &entries(1..=10));
         assert_eq!(group_agrees.take_may_have(one), entries(10..=10));
+    }
+
+    #[test]
+    fn what_an_emptied_disk_had_counts_towards_what_another_has_and_nothing_by_itself() {
+        let (mut group_agrees, members) = (GroupAgrees::default(), group());
+        for node in 0..3 {
+            group_agrees.opened(NodeId(node), ServerId::new(node as u64 + 1), Some(&members));
+            let mark = GroupMark { term: Term::new(1), ..GroupMark::default() };
+            let heard = [(LogIndex::default(), mark.to_bytes().into())];
+            group_agrees.appended(NodeId(node), &heard).expect("a mark");
+        }
+        group_agrees.appended(NodeId(1), &entries(1..=4)).expect("one log");
+        group_agrees.emptied(NodeId(1));
+        assert_eq!(group_agrees.settle(), Vec::<Bytes>::new());
+        let committed = group_agrees.appended(NodeId(0), &entries(1..=3)).expect("one log");
+        assert_eq!(committed.len(), 3, "two of three have had them");
+        // Under its node another member comes.
+        group_agrees.opened(NodeId(1), ServerId::new(9), Some(&members));
+        let committed = group_agrees.appended(NodeId(1), &entries(4..=5)).expect("one log");
+        assert_eq!(committed.len(), 0, "it has no vote");
     }
 }

@@ -104,8 +104,7 @@ impl<'a> CellAtRest<'a> {
     fn current(&self, chunk: &ChunkAtRest<'_>) -> Vec<&ServerAtRest> {
         let has = |server: &&ServerAtRest| {
             let replica = chunk.book.replicas.get(&server.node);
-            replica
-                .is_some_and(|it| it.version >= chunk.record.version && !it.absent && !it.forgotten)
+            replica.is_some_and(|it| it.is_at(chunk.record.version) && !it.absent)
         };
         self.servers.iter().filter(has).collect()
     }
@@ -202,7 +201,7 @@ impl<'a> CellAtRest<'a> {
             };
             let book = &self.ledger.chunks[&handle];
             let replica = book.replicas.get(&server.node);
-            let needed = replica.is_some_and(|it| it.version >= record.version && !it.forgotten);
+            let needed = replica.is_some_and(|it| it.is_at(record.version));
             let stays = excused.hopeless.contains(&handle) || excused.blocked.contains(&handle);
             if !needed && !stays {
                 return Err(self.tell(

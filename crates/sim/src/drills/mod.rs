@@ -24,6 +24,7 @@ mod quotas;
 mod raises;
 mod repair;
 mod script;
+mod settling;
 mod snapshots;
 mod streams;
 mod taking_charge;
@@ -39,6 +40,7 @@ pub fn drills() -> Vec<Drill> {
     let of_names = [deletion::DRILLS, policies::DRILLS, quotas::DRILLS, snapshots::DRILLS].concat();
     let of_lies = [lies::DRILLS.to_vec(), lying_answers::DRILLS.to_vec()].concat();
     let of_names = [of_names, permissions::DRILLS.to_vec(), of_lies].concat();
-    let of_heals = [repair::DRILLS, moves::DRILLS, streams::DRILLS, lost_bundles::DRILLS].concat();
+    let of_streams = [streams::DRILLS, settling::DRILLS, lost_bundles::DRILLS].concat();
+    let of_heals = [repair::DRILLS.to_vec(), moves::DRILLS.to_vec(), of_streams].concat();
     [of_rules.concat(), of_names, of_heals, findings::drills()].concat()
 }

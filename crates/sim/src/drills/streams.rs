@@ -60,12 +60,6 @@ pub(super) const DRILLS: &[Drill] = &[
     )
     .with_a_group(),
     Drill::of_rule(
-        Rule::R45,
-        "a range is settled of chunks that the rest of the stream still needs",
-        3,
-        a_range_is_settled_of_chunks_that_are_still_needed,
-    ),
-    Drill::of_rule(
         Rule::R46,
         "a stream is wanted that another has exclusively, and one whose holder was killed",
         3,
@@ -90,7 +84,7 @@ pub(super) fn stream(script: &mut DrillScript) -> Result<EntryId, String> {
     stream_of(script, Content::Records)
 }
 
-fn stream_of(script: &mut DrillScript, content: Content) -> Result<EntryId, String> {
+pub(super) fn stream_of(script: &mut DrillScript, content: Content) -> Result<EntryId, String> {
     stream_with(script, content, None)
 }
 
@@ -114,7 +108,7 @@ pub(super) fn open(
     open_as(script, client, file, NAME)
 }
 
-fn open_as(
+pub(super) fn open_as(
     script: &mut DrillScript,
     client: usize,
     file: EntryId,
@@ -384,40 +378,6 @@ fn a_producer_is_opened_anew_that_wrote_nothing_to_its_chunk(script: &mut DrillS
     let first = send(script, 0, &newer, (1, b"one,"));
     committed(script, first)?;
     reads(script, 2, file, b"one,")
-}
-
-/// Two producers write in turns: a window of what is settled has all of the one's chunk and the
-/// beginning of the other's, whose rest has to be read from where it is.
-fn a_range_is_settled_of_chunks_that_are_still_needed(script: &mut DrillScript) -> Verdict {
-    let file = stream_of(script, Content::Bytes)?;
-    let [one, other] = [open_as(script, 0, file, "one")?, open_as(script, 1, file, "other")?];
-    let quarter = usize::try_from(script.sim.cell_config.append_size_max()).expect("it is tiny");
-    let large = |byte: u8| -> &'static [u8] { Box::leak(vec![byte; quarter].into_boxed_slice()) };
-    let (ones, others) = (large(b'1'), large(b'2'));
-    let sent: [(usize, u64, &'static [u8]); 8] = [
-        (0, 1, b"one,"),
-        (1, 1, b"other,"),
-        (0, 2, ones),
-        (0, 3, ones),
-        (0, 4, ones),
-        (1, 2, others),
-        (1, 3, others),
-        (1, 4, others),
-    ];
-    let mut expected = Vec::new();
-    for (client, number, bytes) in sent {
-        let producer = if client == 0 { &one } else { &other };
-        let ticket = send(script, client, producer, (number, bytes));
-        committed(script, ticket)?;
-        expected.extend_from_slice(bytes);
-    }
-    script.done(0, ClientOp::CloseProducer { producer: one.producer })?;
-    script.done(1, ClientOp::CloseProducer { producer: other.producer })?;
-    script.until("a range is settled", |script| script.reached("range of a stream settled") > 0)?;
-    // What is let go of goes from the disks meanwhile.
-    let trash = Duration::from_millis(script.sim.cell_config.trash_ms);
-    script.pass(trash * 2);
-    reads(script, 2, file, &expected)
 }
 
 /// What it is told is where it goes on: else its records would be in the file a second time.

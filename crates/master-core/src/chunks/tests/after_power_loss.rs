@@ -422,6 +422,40 @@ fn hints_about_replicas_that_nobody_holds_are_not_kept() {
     assert_eq!(counted(&mut world, grant.handle, grant.primary.server), 1);
 }
 
+/// Streams' seed 2053: the one of a set lost its tail with the power, and a clone that had it, and
+/// whose answer to its raise was lost, was thrown away when the chunk had its goal.
+#[test]
+fn what_one_outside_the_set_has_above_suspects_that_are_all_of_it_is_kept() {
+    for (serial, is_kept) in [(22, true), (20, false)] {
+        let (mut world, mut disks) = after_power_loss(&[((20, 18), true)]);
+        let version = disks[&1].version;
+        let set = SetVersion {
+            handle: disks[&1].handle,
+            set_size: 1,
+            version: ChunkVersion::of(Term::new(1), version.counter() + 50),
+            ..SetVersion::default()
+        };
+        world.apply(set.clone());
+        let alone = ReplicaReport { version: set.version, ..disks[&1].clone() };
+        world.join(1, vec![alone.clone()], vec![]);
+        disks.insert(1, alone.clone());
+        let outside = ReplicaReport {
+            serial: SerialNumber::new(serial),
+            length: serial * 10,
+            suspect: false,
+            version,
+            ..alone
+        };
+        for id in 2..=3 {
+            world.join(id, vec![], vec![]);
+        }
+        world.join(2, vec![outside], vec![]);
+        let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000).expect("a set");
+        assert_eq!(members(&grant), [1]);
+        assert_eq!(kept_above(&world, &grant), is_kept.then_some(20));
+    }
+}
+
 /// How far the set had come that was decided on, if it was.
 fn kept_above(world: &World, grant: &ChunkGrant) -> Option<u64> {
     let kept = world.state.kept_above(grant.handle)?;

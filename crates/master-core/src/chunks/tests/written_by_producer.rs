@@ -128,6 +128,38 @@ fn what_a_whole_set_lost_is_lost_and_the_chunk_is_sealed_without_it() {
     assert!(world.state.chunk(handle()).expect("there").closed, "it is done");
 }
 
+/// R42: it would be open for ever, never repaired, and the end of all settling behind it.
+#[test]
+fn the_one_that_is_left_with_all_that_is_committed_is_sealed_alone_and_copied() {
+    let mut world = World::new(3);
+    stream(&mut world, 3);
+    let mut world = world.restarted(2);
+    for at in 1..=3 {
+        world.join(at, vec![told(3, (false, false))], vec![]);
+    }
+    world.pass(6000, &[1, 2, 3]);
+    // Nobody is given up for being silent.
+    world.pass(1500, &[1]);
+    assert!(seal(&mut world), "it gets the mark all the same (SL3)");
+    for (id, _, raise) in world.raises() {
+        world.accept(id, &raise, told(3, (true, false)));
+    }
+    assert!(world.commit().is_empty(), "two are waited for");
+    world.pass(60_000, &[1]);
+    assert_eq!(decided(&world), SetDecision::NotNeeded, "nothing of it is in doubt");
+    assert!(seal(&mut world));
+    for (id, to, raise) in world.raises() {
+        assert_eq!(to, 1);
+        world.accept(id, &raise, told(3, (true, false)));
+    }
+    let records = world.commit();
+    let [Record::SealChunk(sealed)] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((sealed.set_size, sealed.serial), (1, Some(SerialNumber::new(3))));
+    world.join(4, vec![], vec![]);
+    world.pass(1000, &[1, 4]);
+    assert_eq!(world.orders().len(), 1, "it is copied to whoever can take it");
+}
+
 #[test]
 fn who_is_away_or_damaged_may_have_what_the_others_lack_and_only_a_person_goes_on_without() {
     // Two that have it all are dead: the third is told to take nothing more, and no more is done.
