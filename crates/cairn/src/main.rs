@@ -51,6 +51,7 @@ mod side_by_side;
 mod stderr;
 mod storing;
 mod stream_parts;
+mod trouble_lines;
 
 use arguments::{Arguments, ClientCommand, Command, ServerCommand};
 use cairn_client::ShadowReads;
@@ -97,7 +98,7 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
     let (cell, deadline) = (arguments.cell, arguments.deadline);
     let identity = arguments.identity;
     let flags = ClientFlags { cell, deadline, shadow_reads, identity };
-    let session = Session::new(flags, &file)?;
+    let session = Session::new(flags, &file)?.for_a_person();
     let output = Arc::new(Output::stdout(arguments.json)?);
     let runtime = match &command {
         ClientCommand::BenchLoad(_) => runtime::one_thread(),
@@ -106,6 +107,7 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
     let runtime = runtime.doing(|| "starting".to_owned())?;
     let done = runtime.block_on(async {
         let done = client_command(command, &session, &output).await;
+        session.tell_of_left_over();
         session.tell_of_shadows().await;
         done
     });

@@ -7,6 +7,7 @@ use crate::interrupt::remove_on_signal;
 use crate::settings::{DEADLINE_DEFAULT_S, SettingsFile};
 use crate::shadow_notice::line;
 use crate::stderr::say;
+use crate::trouble_lines::say_troubles;
 use cairn_client::{Cell, Options, ShadowReads};
 use cairn_protocol::{ErrorCode, Outcome};
 use cairn_transfer::PartialFiles;
@@ -38,6 +39,8 @@ pub(crate) struct Session {
     options: Options,
     connected: Mutex<BTreeMap<CellAddress, Cell>>,
     partials: OnceLock<Arc<PartialFiles>>,
+    /// A person reads its stderr.
+    tells_troubles: bool,
 }
 
 /// A path in a cell that is connected to.
@@ -179,7 +182,13 @@ impl Session {
         let options = Options { shadow_reads, ..options(flags.deadline, file)? };
         let identity = flags.identity.unwrap_or_else(|| options.identity.clone());
         let options = Options { identity, ..options };
-        Ok(Self { cell, options, connected: Mutex::default(), partials: OnceLock::new() })
+        let (connected, partials) = (Mutex::default(), OnceLock::new());
+        Ok(Self { cell, options, connected, partials, tells_troubles: false })
+    }
+
+    /// The same, which says on stderr what takes long.
+    pub(crate) fn for_a_person(self) -> Self {
+        Self { tells_troubles: true, ..self }
     }
 
     /// The cell that is meant where no path names another.
@@ -198,6 +207,16 @@ impl Session {
             if let Ok(Some(notice)) = cell.shadow_notice().await {
                 warn(&line(address.as_str(), &notice));
             }
+        }
+    }
+
+    /// Names the parts of broken uploads that may be left over in the cell.
+    pub(crate) fn tell_of_left_over(&self) {
+        for path in self.partials.get().map(|it| it.take_left_over()).unwrap_or_default() {
+            warn(&format!(
+                "{path} may be left over, a part of what was not stored: 'cairn rm {path}' removes \
+                 it"
+            ));
         }
     }
 
@@ -247,7 +266,13 @@ impl Session {
         }
         let cell = self.reach(address).await.doing(|| format!("reaching the cell at {address}"))?;
         let mut cells = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(cells.entry(address.clone()).or_insert(cell).clone())
+        let cell = cells.entry(address.clone()).or_insert_with(|| {
+            if self.tells_troubles {
+                tokio::spawn(say_troubles(cell.clone()));
+            }
+            cell
+        });
+        Ok(cell.clone())
     }
 
     async fn reach(&self, address: &CellAddress) -> Result<Cell, Cause> {

@@ -9,7 +9,7 @@ use crate::masters::shared_lookups::{
     SharedLookup, SharedLookups, keep_extents, keep_grant, keep_locations,
 };
 use crate::no_disk::NoJob;
-use crate::operation::{Command, Operation, Output, ProducerMode};
+use crate::operation::{Command, Operation, Output, ProducerMode, TroubleNotice};
 use crate::operations::master_answers::ask_for_chunks;
 use crate::operations::operation_state::OperationState;
 use crate::operations::operation_table::OperationTable;
@@ -31,6 +31,7 @@ use cairn_protocol::{
 use cairn_types::wire::Message;
 use cairn_types::{CellId, EntryId, Incarnation, ServerId};
 use std::task::Poll;
+use std::time::Duration;
 
 /// A client's state machine. See the crate's page.
 pub struct ClientCore {
@@ -243,6 +244,10 @@ impl ClientCore {
             done(Ok(Output::Shadows(self.client.shadows.notice().cloned())));
             return;
         }
+        if let Operation::TellTrouble { longer_than } = operation {
+            done(Ok(Output::Trouble(self.trouble(longer_than))));
+            return;
+        }
         if let Operation::DropProducer { producer } = operation {
             self.move_producers(|producers, cx| producers.drop_producer(cx, producer));
             done(Ok(Output::Forgotten));
@@ -413,6 +418,25 @@ impl ClientCore {
     }
 }
 
+/// Operations that a trouble is looked for among: one of the oldest has it, or none that matters.
+const LOOKED_AT_MAX: usize = 64;
+
+/// What a person is told while it waits.
+impl ClientCore {
+    /// The oldest operation that is being tried for longer than that and has failed so far.
+    fn trouble(&self, longer_than: Duration) -> Option<TroubleNotice> {
+        let now = self.client.now;
+        let with = (&self.client, &self.tasks);
+        let failure =
+            |id| self.last_failure(id).or_else(|| self.producers.last_failure(with, id).cloned());
+        let mut old = self.operations.begun_before(now - longer_than).take(LOOKED_AT_MAX);
+        old.find_map(|(id, begun, deadline)| {
+            let (tried, left) = (now.since(begun), deadline.since(now));
+            failure(id).map(|why| TroubleNotice { tried, left, why })
+        })
+    }
+}
+
 /// Producers of streams.
 impl ClientCore {
     /// Has producers moved, and tells the callers whose bundles are over.
@@ -484,8 +508,8 @@ impl ClientCore {
             (Lookup::Location { file, index }, Ok(answer)) => {
                 keep_locations(&mut self.client, file, index, answer)
             }
-            (Lookup::Extents { file, .. }, Ok(answer)) => {
-                keep_extents(&mut self.client, file, answer)
+            (Lookup::Extents { file, offset }, Ok(answer)) => {
+                keep_extents(&mut self.client, (file, offset), answer)
             }
             (Lookup::Grant { file, purpose, .. }, Ok(answer)) => {
                 keep_grant(&mut self.client, file, purpose, answer)

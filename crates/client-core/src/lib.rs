@@ -39,12 +39,14 @@ mod tasks;
 #[cfg(test)]
 mod test_client;
 mod timers;
+#[cfg(test)]
+mod trouble_test;
 
 pub use crate::core::ClientCore;
 pub use crate::masters::shadow_choice::ShadowNotice;
 pub use crate::no_disk::{NoDisk, NoJob};
 pub use crate::operation::{
-    Command, HoleRead, OnDone, OpenedProducer, Operation, Output, ProducerMode,
+    Command, HoleRead, OnDone, OpenedProducer, Operation, Output, ProducerMode, TroubleNotice,
 };
 pub use crate::producers::ProducerKey;
 pub use crate::record_cursor::{ReadSpec, RecordCursor};

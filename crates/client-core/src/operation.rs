@@ -87,6 +87,11 @@ pub enum Operation {
     TellMaster,
     /// What masters that are not in charge have answered so far.
     TellShadows,
+    /// What has been tried for longer than that, in vain so far.
+    TellTrouble {
+        /// How long.
+        longer_than: Duration,
+    },
     /// The acknowledged length.
     Length {
         /// Which file.
@@ -153,6 +158,7 @@ impl Operation {
             | Self::LearnMasters { .. }
             | Self::TellMaster
             | Self::TellShadows
+            | Self::TellTrouble { .. }
             | Self::SendBundle { .. }
             | Self::CloseProducer { .. }
             | Self::DropProducer { .. }
@@ -214,8 +220,21 @@ pub enum Output {
     Master(Address),
     /// Of `TellShadows`; none: nothing.
     Shadows(Option<ShadowNotice>),
+    /// Of `TellTrouble`; none: nothing has.
+    Trouble(Option<TroubleNotice>),
     /// Of `Pause`.
     Paused,
+}
+
+/// An operation that is tried again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TroubleNotice {
+    /// For how long it has been.
+    pub tried: Duration,
+    /// How long it will be tried yet.
+    pub left: Duration,
+    /// What the last try that is over came to.
+    pub why: Failure,
 }
 
 /// How a producer is opened.

@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 
 /// Extents of one file that are remembered.
 const EXTENTS_KEPT_MAX: usize = 1 << 16;
+/// The same of chunks.
+const CHUNKS_KEPT_MAX: usize = 1 << 16;
 
 /// What the master said of a chunk.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub(crate) struct StreamExtents {
     length: u64,
     /// The number of the last question that told of the length.
     asked: u64,
+    /// About what on the last question was that was answered.
+    answered: Option<u64>,
     /// How many ranges were replaced before the extents were told (SE1).
     replaced: RecordNumber,
 }
@@ -55,6 +59,12 @@ impl StreamExtents {
     /// Of a file that is so long as of this question.
     pub(crate) fn new(length: u64, asked: u64) -> Self {
         Self { length, asked, ..Self::default() }
+    }
+
+    /// Whether the last question that was answered was about what begins there: what it did not
+    /// tell of that, the master does not say.
+    pub(crate) fn was_answered_at(&self, offset: u64) -> bool {
+        self.answered == Some(offset)
     }
 
     /// The length, if a question younger than `newer_than` told of it.
@@ -109,7 +119,12 @@ impl StreamExtents {
     }
 
     /// Takes in an answer.
-    pub(crate) fn absorb(&mut self, answer: ReadExtentsAnswer, question: LocationQuestion) {
+    pub(crate) fn absorb(
+        &mut self,
+        offset: u64,
+        answer: ReadExtentsAnswer,
+        question: LocationQuestion,
+    ) {
         let ReadExtentsAnswer { entry, extents, chunks, replaced, lost, .. } = answer;
         if replaced < self.replaced {
             // It was long on its way: whoever asked asks again.
@@ -119,10 +134,14 @@ impl StreamExtents {
             self.extents.clear();
             self.replaced = replaced;
         }
+        self.answered = Some(offset);
         self.asked = self.asked.max(question.asked);
         self.length = self.length.max(entry.length);
         if self.extents.len() > EXTENTS_KEPT_MAX {
             self.extents.clear();
+        }
+        // Apart from the extents: runs that were made of these read on by what is known of chunks.
+        if self.chunks.len() > CHUNKS_KEPT_MAX {
             self.chunks.clear();
         }
         let lost: BTreeMap<ChunkHandle, LostTail> =
@@ -201,7 +220,7 @@ mod tests {
         };
         let until = Time::from_nanos(100);
         let question = LocationQuestion { asked, sent: Time::default(), is_shadow: false, until };
-        known.absorb(answer, question);
+        known.absorb(0, answer, question);
     }
 
     #[test]

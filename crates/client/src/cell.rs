@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::file::File;
 use crate::link::{Link, wait_for};
-use cairn_client_core::{Operation, Output, ShadowNotice, ShadowReads};
+use cairn_client_core::{Operation, Output, ShadowReads};
 use cairn_env_os::{UMASK_USUAL, process_identity, process_umask};
 use cairn_protocol::{Balance, BalanceAnswer, Drain, DrainAnswer, Undrain};
 use cairn_protocol::{CancelJob, JobStatus, ListJobs};
@@ -137,18 +137,6 @@ impl Cell {
         let said = self.link.ask(FindPrimary {}).await?;
         match self.link.run(Operation::TellMaster).await? {
             Output::Master(address) => Ok((address, said)),
-            _ => Err(Error::mismatched()),
-        }
-    }
-
-    /// What masters that are not in charge have answered this client so far; none where all that it
-    /// was told was the primary's word.
-    ///
-    /// # Errors
-    /// `Internal` where the client's loop has ended.
-    pub async fn shadow_notice(&self) -> Result<Option<ShadowNotice>, Error> {
-        match self.link.run(Operation::TellShadows).await? {
-            Output::Shadows(notice) => Ok(notice),
             _ => Err(Error::mismatched()),
         }
     }

@@ -45,6 +45,7 @@ mod file;
 mod link;
 mod listing;
 mod masters;
+mod notices;
 mod open_file;
 mod policy;
 mod producer;
@@ -57,16 +58,16 @@ mod snapshot;
 mod stream;
 mod writer;
 
-pub use cairn_client_core::{ShadowNotice, ShadowReads};
+pub use cairn_client_core::{ShadowNotice, ShadowReads, TroubleNotice};
 pub use cairn_format::{RECORD_WINDOW, Record, RecordSource};
 pub use cairn_protocol::{
     BalanceAnswer, BelowGoalCount, CellInfoAnswer, ChangeSettings, ChosenReplica, ChunkLocations,
     Cursor, DegradedChunk, DeletedEntry, DeletedMark, DiskStatus, DrainAnswer, ErrorCode,
-    ExplainAnswer, FindAnswer, FindPrimaryAnswer, Found, GetPolicyAnswer, GetQuotaAnswer, JobKind,
-    JobState, JobStatus, JobUnit, JoinGroup, ListMastersAnswer, ListedChunk, LostChunk, Outcome,
-    ProducerStatus, ReadExtentsAnswer, RecentRpcsAnswer, RecoverAnswer, RepairStatusAnswer,
-    ResourceUse, ResourcesAnswer, Rpc, ServerDisks, ServerDuty, ServerResources, ServerState,
-    ServerStatus, SnapshotAnswer, StatusAnswer,
+    ExplainAnswer, Failure, FindAnswer, FindPrimaryAnswer, Found, GetPolicyAnswer, GetQuotaAnswer,
+    JobKind, JobState, JobStatus, JobUnit, JoinGroup, ListMastersAnswer, ListedChunk, LostChunk,
+    Outcome, ProducerStatus, ReadExtentsAnswer, RecentRpcsAnswer, RecoverAnswer,
+    RepairStatusAnswer, ResourceUse, ResourcesAnswer, Rpc, ServerDisks, ServerDuty,
+    ServerResources, ServerState, ServerStatus, SnapshotAnswer, StatusAnswer,
 };
 pub use cairn_types::{
     Address, Attributes, CellConfig, CellPath, ChunkHandle, ChunkIndex, Content, Entry, EntryId,

@@ -7,7 +7,7 @@
 //! - P3: what is taken away is to be purged at once: nobody brings half a file back, and until it
 //!   is purged it counts in quotas (R36).
 
-use cairn_client::{Cell, Error};
+use cairn_client::Cell;
 use cairn_protocol::ErrorCode;
 use cairn_types::CellPath;
 use std::collections::BTreeSet;
@@ -30,6 +30,8 @@ struct Noted {
     /// Known from the first upload on.
     cell: Option<Cell>,
     in_cell: BTreeSet<CellPath>,
+    /// Parts that could not be taken away.
+    left_over: Vec<CellPath>,
     /// They are being removed (P2).
     is_closed: bool,
 }
@@ -77,6 +79,12 @@ impl PartialFiles {
         }
     }
 
+    /// Parts of broken uploads that may be left over, because the cell did not answer; each is told
+    /// once.
+    pub fn take_left_over(&self) -> Vec<CellPath> {
+        std::mem::take(&mut self.noted().left_over)
+    }
+
     /// Removes all of them, and lets no other be made (P2). What a cell does not answer for stays.
     pub async fn remove_all(&self) {
         let (local, cell, in_cell) = {
@@ -91,7 +99,7 @@ impl PartialFiles {
             let _ = std::fs::remove_file(path);
         }
         if let Some(cell) = cell {
-            let missing = purge(&cell, in_cell).await;
+            let missing = purge(&cell, in_cell).await.missing;
             if !missing.is_empty() {
                 // Some were being made; they are there now, or never will be.
                 tokio::time::sleep(LATE).await;
@@ -101,20 +109,41 @@ impl PartialFiles {
     }
 }
 
-/// Deletes files for good; those that were not there. The failure that is told is the one for which
-/// they are taken away; one that is left over has a telling name.
-pub(crate) async fn purge(cell: &Cell, files: Vec<CellPath>) -> Vec<CellPath> {
-    let deleted = cell.delete_many(&files, false).await;
-    let is_missing = |result: &Result<_, Error>| {
-        result.as_ref().is_err_and(|error| error.code() == ErrorCode::NotFound)
+/// Files of a broken upload are taken away for so long: whoever uploads has waited for its deadline
+/// already.
+const PURGED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Takes files of a broken upload away; those that may be left over are noted for a person.
+pub(crate) async fn clean_up(cell: &Cell, files: Vec<CellPath>, partials: &PartialFiles) {
+    let left_over = match tokio::time::timeout(PURGED_WITHIN, purge(cell, files.clone())).await {
+        Ok(purged) => purged.failed,
+        Err(_) => files,
     };
-    let missing = files.into_iter().zip(&deleted).filter(|(_, result)| is_missing(result));
-    let missing = missing.map(|(path, _)| path).collect();
+    partials.noted().left_over.extend(left_over);
+}
+
+/// What became of files that were to be deleted for good.
+struct Purged {
+    /// They were not there.
+    missing: Vec<CellPath>,
+    /// They may be there.
+    failed: Vec<CellPath>,
+}
+
+/// Deletes files for good. The failure that is told is the one for which they are taken away.
+async fn purge(cell: &Cell, files: Vec<CellPath>) -> Purged {
+    let deleted = cell.delete_many(&files, false).await;
+    let (mut missing, mut failed, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+    for (path, result) in files.into_iter().zip(deleted) {
+        match result {
+            Ok(name) => hidden.extend(CellPath::parse(&name).ok()),
+            Err(error) if error.code() == ErrorCode::NotFound => missing.push(path),
+            Err(_) => failed.push(path),
+        }
+    }
     // P3: by a second deletion, of the hidden name.
-    let hidden = deleted.iter().flatten().filter_map(|hidden| CellPath::parse(hidden).ok());
-    let hidden: Vec<CellPath> = hidden.collect();
     if !hidden.is_empty() {
         cell.delete_many(&hidden, false).await;
     }
-    missing
+    Purged { missing, failed }
 }

@@ -3,7 +3,7 @@
 //! U1 and U2 of an upload hold for it: nothing stands under the name before all of it is there, and
 //! what stands there is replaced only where that was asked for.
 
-use crate::partial_files::purge;
+use crate::partial_files::{PartialFiles, clean_up};
 use crate::partial_name::cell_partial_name;
 use crate::upload::{UploadError, UploadOptions};
 use cairn_client::{Cell, Error, may_copy_bytes};
@@ -33,7 +33,7 @@ pub async fn copy_shared(
     let made = if options.replace {
         let partial = cell_partial_name(to)?;
         options.partials.note_in_cell(cell, slice::from_ref(&partial)).await;
-        let made = through(cell, from, &partial, to).await;
+        let made = through(cell, from, (&partial, to), &options.partials).await;
         options.partials.forget_in_cell([&partial]);
         made
     } else {
@@ -57,12 +57,12 @@ async fn length_of_copy(cell: &Cell, from: &CellPath, to: &CellPath) -> Result<u
 async fn through(
     cell: &Cell,
     from: &CellPath,
-    partial: &CellPath,
-    to: &CellPath,
+    (partial, to): (&CellPath, &CellPath),
+    partials: &PartialFiles,
 ) -> Result<u64, Error> {
     let length = length_of_copy(cell, from, partial).await?;
     if let Err(error) = cell.rename(partial, to, true).await {
-        purge(cell, vec![partial.clone()]).await;
+        clean_up(cell, vec![partial.clone()], partials).await;
         return Err(error);
     }
     Ok(length)

@@ -5,7 +5,7 @@
 //! - U2: an existing file is replaced only where that was asked for.
 
 use crate::byte_source::{ByteSource, Progress};
-use crate::partial_files::{PartialFiles, purge};
+use crate::partial_files::{PartialFiles, clean_up};
 use crate::partial_name::cell_partial_name;
 use cairn_client::{Cell, CreateOptions, Error, File, Layout};
 use cairn_protocol::ErrorCode;
@@ -87,7 +87,7 @@ async fn through<S: ByteSource>(
         done = Err(error.into());
     }
     if done.is_err() {
-        purge(cell, vec![partial.clone()]).await;
+        clean_up(cell, vec![partial.clone()], &options.partials).await;
     }
     done
 }

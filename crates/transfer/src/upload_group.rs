@@ -8,7 +8,7 @@
 
 use crate::byte_source::{LocalSource, PIECE_SIZE, Progress};
 use crate::local_tree::LocalEntry;
-use crate::partial_files::purge;
+use crate::partial_files;
 use crate::partial_name::cell_partial_name;
 use crate::upload::{UploadError, UploadOptions, fill, must_be_free};
 use cairn_client::{Cell, File};
@@ -148,7 +148,7 @@ impl Group<'_> {
     async fn clean_up(&self) {
         let failed = self.files.iter().filter(|file| file.outcome.is_err());
         let left = failed.filter_map(|file| file.partial.as_ref().map(|(name, _)| name.clone()));
-        purge(self.cell, left.collect()).await;
+        partial_files::clean_up(self.cell, left.collect(), &self.options.partials).await;
         let made = self.files.iter().filter_map(|file| file.partial.as_ref());
         self.options.partials.forget_in_cell(made.map(|(name, _)| name));
     }
@@ -161,7 +161,8 @@ impl Pending {
 
     async fn fill(&self, progress: &impl Progress) -> Result<u64, UploadError<io::Error>> {
         let (_, file) = self.partial.as_ref().expect("made, as nothing has failed");
-        let mut source = LocalSource::open(&self.upload.from.path).map_err(UploadError::Source)?;
+        let mut source =
+            LocalSource::open(&self.upload.from.path).await.map_err(UploadError::Source)?;
         fill(&mut source, file, progress).await
     }
 }

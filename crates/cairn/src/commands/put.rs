@@ -264,7 +264,7 @@ impl PutContext {
             1 => {
                 let file = group.pop().expect("one");
                 let from = || format!("reading {}", file.from.path.display());
-                let mut source = LocalSource::open(&file.from.path).doing(from)?;
+                let mut source = LocalSource::open(&file.from.path).await.doing(from)?;
                 let done = upload(&mut source, cell, &file.to, options, progress).await;
                 vec![(file, done)]
             }

@@ -93,7 +93,7 @@ pub(crate) fn keep_locations(
 /// The answer is of another kind, or about no stream.
 pub(crate) fn keep_extents(
     client: &mut ClientContext,
-    file: EntryId,
+    (file, offset): (EntryId, u64),
     answer: MasterAnswer,
 ) -> Result<(), Failure> {
     let MasterAnswer { response, by } = answer;
@@ -102,7 +102,7 @@ pub(crate) fn keep_extents(
     client.log_seen = client.log_seen.max(answer.log);
     // It may have been closed meanwhile.
     if let Some(stream) = client.files.file(file).stream_mut() {
-        stream.absorb(answer, question);
+        stream.absorb(offset, answer, question);
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ fn learn_extents(client: &mut ClientContext, told: ReadExtentsAnswer, by: Answer
     if let Some(stream) = client.files.file(told.entry.id).stream_mut()
         && !told.extents.is_empty()
     {
-        stream.absorb(told, question);
+        stream.absorb(0, told, question);
     }
 }
 

@@ -11,6 +11,7 @@ use cairn_types::{MutationNumber, Time};
 /// What every operation has, whatever it does.
 pub(crate) struct OperationHeader {
     pub(crate) id: OperationId,
+    pub(crate) begun: Time,
     pub(crate) deadline: Time,
     pub(crate) on_done: OnDone,
     pub(crate) alarm: TimerKey,

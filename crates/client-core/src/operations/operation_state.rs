@@ -89,6 +89,7 @@ impl OperationState {
             | Operation::LearnMasters { .. }
             | Operation::TellMaster
             | Operation::TellShadows
+            | Operation::TellTrouble { .. }
             | Operation::OpenProducer { .. }
             | Operation::SendBundle { .. }
             | Operation::CloseProducer { .. }

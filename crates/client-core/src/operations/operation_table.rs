@@ -52,8 +52,9 @@ impl OperationTable {
         };
         let alarm = client.outbox.set_alarm(at, alarm);
         let (tasks, changed, first_mutation) = (Vec::new(), false, None);
+        let begun = client.now;
         let header =
-            OperationHeader { id, deadline, on_done, alarm, tasks, changed, first_mutation };
+            OperationHeader { id, begun, deadline, on_done, alarm, tasks, changed, first_mutation };
         let same = self.active.insert(id, Box::new(ActiveOperation { state, header }));
         assert!(same.is_none(), "each operation has a number of its own");
         id
@@ -77,6 +78,16 @@ impl OperationTable {
 
     pub(crate) fn deadline(&self, id: OperationId) -> Time {
         self.get(id).header.deadline
+    }
+
+    /// Operations that began before then, the oldest first: which, when, and their deadlines.
+    pub(crate) fn begun_before(
+        &self,
+        then: Time,
+    ) -> impl Iterator<Item = (OperationId, Time, Time)> {
+        let headers = self.active.values().map(|active| &active.header);
+        let headers = headers.take_while(move |header| header.begun < then);
+        headers.map(|header| (header.id, header.begun, header.deadline))
     }
 
     pub(crate) fn tasks_of(&self, id: OperationId) -> &[TaskId] {

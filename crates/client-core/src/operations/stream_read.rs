@@ -103,7 +103,8 @@ impl StreamRead {
             let length = known.length(self.began);
             match length {
                 Some(length) if known_to >= length => self.ended = true,
-                Some(_) if self.lacked == Some(known_to) => {
+                // Another question that it had joined may have come to less than its own would.
+                Some(_) if self.lacked == Some(known_to) && known.was_answered_at(known_to) => {
                     let why = format!("the master does not say where byte {known_to} is");
                     return Poll::Ready(Err(Failure::not_done(ErrorCode::Internal, why)));
                 }

@@ -10,6 +10,7 @@
 //! - PR4: what is answered to a repeated commit may be overtaken by the try before it: that its
 //!   chunk is lost says nothing of the bundle then, until a later answer does.
 
+use crate::context::ClientContext;
 use crate::ids::{OperationId, TaskId};
 use crate::operation::{Output, ProducerMode};
 use crate::producers::bundle_queue::{BundleQueue, BundleState, WaitingBundle};
@@ -20,6 +21,7 @@ use crate::tasks::bundle_store::{BundleStore, StoredBundle};
 use crate::tasks::master_call::{MasterAnswer, MasterCall};
 use crate::tasks::task::{Task, TaskResult};
 use crate::tasks::task_context::TaskInput;
+use crate::tasks::task_table::TaskTable;
 use crate::timers::TimerKey;
 use cairn_protocol::{
     AllocateChunks, BUNDLES_MAX, CommitBundles, CommitBundlesAnswer, CommitOutcome, ErrorCode,
@@ -404,16 +406,29 @@ impl ProducerEpoch {
 
     /// Its time is over: whether that is a bundle of this producer's.
     pub(crate) fn expire(&mut self, cx: &mut ProducerContext<'_>, operation: OperationId) -> bool {
-        if !self.bundles.iter().any(|bundle| bundle.operation == operation) {
+        if !self.has(operation) {
             return false;
         }
-        let allocation = self.allocation.map(|allocation| allocation.task);
-        let asked = [self.commit.map(|commit| commit.task), allocation];
-        let met = asked.into_iter().flatten().find_map(|task| cx.tasks.get(task).last_failure());
-        let why_held = cx.client.masters.why_held();
-        let why = met.or(why_held).or(self.last_failure.as_ref()).cloned();
+        let why = self.last_failure(cx.client, cx.tasks).cloned();
         self.end(cx, at_deadline(why, false));
         true
+    }
+
+    /// Whether that is a bundle of this producer's.
+    pub(crate) fn has(&self, operation: OperationId) -> bool {
+        self.bundles.iter().any(|bundle| bundle.operation == operation)
+    }
+
+    /// What went wrong last of what it waits for.
+    pub(crate) fn last_failure<'a>(
+        &'a self,
+        client: &'a ClientContext,
+        tasks: &'a TaskTable,
+    ) -> Option<&'a Failure> {
+        let allocation = self.allocation.map(|allocation| allocation.task);
+        let asked = [self.commit.map(|commit| commit.task), allocation];
+        let met = asked.into_iter().flatten().find_map(|task| tasks.get(task).last_failure());
+        met.or(client.masters.why_held()).or(self.last_failure.as_ref())
     }
 
     /// It takes nothing more: all that is under way fails (PR3).

@@ -137,6 +137,16 @@ impl ProducerTable {
         })
     }
 
+    /// What went wrong last of what one of the bundles under way waits for.
+    pub(crate) fn last_failure<'a>(
+        &'a self,
+        (client, tasks): (&'a ClientContext, &'a TaskTable),
+        operation: OperationId,
+    ) -> Option<&'a Failure> {
+        let producer = self.producers.values().find(|producer| producer.has(operation))?;
+        producer.last_failure(client, tasks)
+    }
+
     /// Nothing more comes of a producer; how the master is told.
     ///
     /// # Errors

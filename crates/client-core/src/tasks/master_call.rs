@@ -149,7 +149,9 @@ impl MasterCall {
     }
 
     pub(crate) fn last_failure(&self) -> Option<&Failure> {
-        self.last_failure.as_ref()
+        // Whoever is asked to tell of more bytes does so when there are some: it is no trouble.
+        let waits = matches!(self.request, Request::WaitLength(_)) && self.asked().is_some();
+        self.last_failure.as_ref().filter(|_| !waits)
     }
 
     /// A lease may have to wait for an older one to end, and who waits for bytes is in no hurry.

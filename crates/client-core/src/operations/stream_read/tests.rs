@@ -395,6 +395,25 @@ fn a_master_that_does_not_say_where_bytes_are_is_not_asked_for_ever() {
     assert_eq!(error(&done), (ErrorCode::Internal, Outcome::NotDone));
 }
 
+/// Of a stream in small pieces one answer tells little, and a question that is under way may have
+/// begun far before what another read wants.
+#[test]
+fn a_read_that_joined_a_question_which_came_to_less_asks_its_own() {
+    let mut client = opened(100);
+    let first = client.start(read(0, 20));
+    let second = client.start(read(20, 40));
+    // The second one has asked for itself, as the first one's question is older than it.
+    tell_extents(&mut client, 0, 100, &[(0, 10, 1, 0)]);
+    // Now the first one asks again, and the second's answer ends within what that may tell.
+    tell_extents(&mut client, 20, 100, &[(20, 10, 2, 0)]);
+    tell_extents(&mut client, 10, 100, &[(10, 10, 1, 10)]);
+    assert!(!is_done(&second), "the master was not asked what stands at 30");
+    tell_extents(&mut client, 30, 100, &[(30, 30, 2, 10)]);
+    send(&mut client);
+    send(&mut client);
+    assert_eq!((bytes_read(&first).len(), bytes_read(&second).len()), (20, 40));
+}
+
 #[test]
 fn what_changes_a_file_of_chunks_is_refused_on_a_stream_and_asks_nobody() {
     let mut client = opened(100);
