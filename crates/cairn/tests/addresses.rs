@@ -3,8 +3,10 @@
 
 mod cell;
 
-use cell::{Cell, Finished, cairn, run};
+use cell::{Cell, Finished, KilledOnDrop, await_output, cairn, run};
+use std::fs::File;
 use std::net::TcpListener;
+use std::process::Stdio;
 
 /// Where nobody listens.
 const DEAD: &str = "127.0.0.1:1";
@@ -57,4 +59,34 @@ fn with_addresses_that_are_dead_or_silent_in_the_list_everything_works_at_the_fi
     // A name, which may lead to several addresses.
     let named = format!("localhost:{}", live.rsplit_once(':').expect("a port").1);
     at(&format!("{DEAD},{named}"), &["ls", "/"], b"");
+}
+
+/// A server whose heartbeats come, and which gives an address where nobody is: the cell says so,
+/// as does the server, and puts nothing there.
+#[test]
+fn a_server_that_is_not_reached_at_the_address_that_it_gives_is_told_of_and_gets_nothing() {
+    let cell = Cell::start(2);
+    let (log, data) = (cell.local("log"), cell.local("third").display().to_string());
+    let arguments =
+        ["chunkserver", "--master", cell.address(), "--listen", "127.0.0.1:0", "--data", &data];
+    let advertised = ["--advertise", DEAD];
+    let mut command = cairn(arguments.iter().chain(&advertised));
+    command.stdout(Stdio::null()).stderr(File::create(&log).expect("makes"));
+    let _third = KilledOnDrop(command.spawn().expect("starts"));
+    await_output(&log, "WARN the master does not reach this server address=127.0.0.1:1 why=");
+    let told = std::fs::read_to_string(&log).expect("reads");
+    assert!(told.contains("--advertise"), "{told}");
+    let text = cell.run(["status"]).text();
+    assert!(text.contains("SERVERS_UNREACHED: 1 chunkservers live, and are not"), "{text}");
+    assert!(text.contains("127.0.0.1:1 ("), "it says why: {text}");
+    assert!(!cell.run(["status", "--check"]).status.success(), "somebody has to act");
+    let row = cell.ok(["servers"]);
+    let row = row.lines().find(|line| line.starts_with(DEAD)).expect("it is there").to_owned();
+    assert!(row.contains("unreached"), "{row}");
+    let local = cell.file("local", &[7; 1000]);
+    for number in 0..10 {
+        let path = format!("/file{number}");
+        cell.ok(["put", &local, &path]);
+        assert!(!cell.ok(["stat", "--chunks", &path]).contains(DEAD), "nobody would get it back");
+    }
 }

@@ -13,6 +13,7 @@ use crate::master_link::{LinkContext, MasterLink};
 use crate::outbox::{
     CallPurpose, DiskPurpose, Finished, Outbox, ReplicaJob, WakePurpose, failure_of,
 };
+use crate::reach_notice::ReachNotice;
 use crate::reads;
 use crate::replica::Replica;
 use crate::replica_calls::on_replica_call;
@@ -29,12 +30,12 @@ use cairn_env::{
     Answer, Caller, ChunkDone, ChunkJob, ChunkResult, Effect, Event, LogEvent, Now, ServerSpace,
 };
 use cairn_protocol::{
-    ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FindPrimary, Heartbeat,
+    ClientToChunkserver, Directed, ErrorCode, Failure, Fetch, FindPrimary, Garbage, Heartbeat,
     HeartbeatAnswer, Inventory, Join, PrimaryToSecondary, ReplicaReport, ReplicaToReplica, Request,
     Response, Rpc, TellShadow,
 };
 use cairn_types::planted::{Rule, broken};
-use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ServerId, Time};
+use cairn_types::{CellConfig, ChunkHandle, ServerId, Time};
 use std::time::Duration;
 
 /// How often a chunkserver looks around: lease ends, heartbeats, news for idle secondaries.
@@ -45,6 +46,7 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct ChunkCore {
     me: ChunkCoreConfig,
     settings: CellSettings,
+    reach_notice: ReachNotice,
     table: ReplicaTable,
     clones: Clones,
     load: ClientLoad,
@@ -68,6 +70,7 @@ impl ChunkCore {
         Self {
             me,
             settings: CellSettings::untold(),
+            reach_notice: ReachNotice::default(),
             table,
             clones,
             load,
@@ -362,7 +365,7 @@ impl ChunkCore {
                     self.forget(now, handle, "it was garbage");
                 }
             }
-            DiskPurpose::TermKept(before) if result.is_err() => self.link.on_term_not_kept(before),
+            DiskPurpose::TermKept(term) => self.link.on_term_written(term, result.is_ok()),
             DiskPurpose::DamageNoted(handle) => self.table.on_damage_noted(handle, &result),
             DiskPurpose::Space => {
                 // What a disk does not tell is as it was told last.
@@ -383,7 +386,7 @@ impl ChunkCore {
                 checks::finish(&mut self.table, &mut self.out, (to, handle), result);
             }
             DiskPurpose::CloneDropped(to) => answer_dropped(&mut self.out, to, result),
-            DiskPurpose::TermKept(_) | DiskPurpose::Nobody => {}
+            DiskPurpose::Nobody => {}
         }
     }
 
@@ -504,11 +507,12 @@ impl ChunkCore {
     fn heed(&mut self, now: Now, sent: Time, answer: HeartbeatAnswer) {
         assert!(self.settings.are_told(), "a heartbeat before the first join");
         self.clones.set_rate(answer.clone_rate);
+        self.reach_notice.heed(&mut self.out, &self.me.at.address, &answer.unreached);
         let (table, cx) = self.replicas(now);
         let until = cx.holder_expiry(if broken(Rule::R4) { now.time } else { sent });
         table.extend_leases(&answer.extended, now.time, until);
         for garbage in answer.garbage {
-            self.collect(garbage.handle, garbage.version);
+            collect(&mut self.table, &mut self.out, garbage);
         }
         for doubted in answer.verify {
             // What is gone is in doubt no more.
@@ -517,14 +521,13 @@ impl ChunkCore {
             }
         }
     }
+}
 
-    /// Lets go of a replica that the master calls garbage: nothing newer than the version named,
-    /// and nothing that takes part in a lease (R33).
-    fn collect(&mut self, handle: ChunkHandle, version: ChunkVersion) {
-        if self.table.begin_collecting(handle, version) {
-            let job = ChunkJob::Trash { handle, version };
-            self.out.trash_job(DiskPurpose::Trashed(handle), job);
-        }
+/// Lets go of a replica that the master calls garbage: nothing newer than the version named, and
+/// nothing that takes part in a lease (R33).
+fn collect(table: &mut ReplicaTable, out: &mut Outbox, Garbage { handle, version }: Garbage) {
+    if table.begin_collecting(handle, version) {
+        out.trash_job(DiskPurpose::Trashed(handle), ChunkJob::Trash { handle, version });
     }
 }
 

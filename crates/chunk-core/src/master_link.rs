@@ -15,6 +15,7 @@ use crate::chunk_core_config::{CellSettings, ChunkCoreConfig};
 use crate::cloning::Clones;
 use crate::inventory::InventoryProgress;
 use crate::master_search::MasterSearch;
+use crate::obeyed_term::ObeyedTerm;
 use crate::outbox::{AskedSlice, CallPurpose, DiskPurpose, Outbox, WakePurpose};
 use crate::replica_table::{ReplicaTable, UNTOLD_AT_ONCE};
 use crate::scrub::Scrub;
@@ -73,7 +74,7 @@ pub(crate) struct MasterLink {
     /// The inventory that is under way.
     inventory: Option<InventoryProgress>,
     /// The highest term heard of (R2).
-    term: Term,
+    term: ObeyedTerm,
     /// Whose term it was that took this server in last (R1).
     reign: (Term, ReignId),
     /// The last record that it told of as applied, in this process's life.
@@ -115,7 +116,7 @@ impl MasterLink {
         Self {
             state: LinkState::Away(Time::default()),
             inventory: None,
-            term: me.term,
+            term: ObeyedTerm::kept(me.term),
             reign: me.reign,
             log: LogIndex::default(),
             cell: me.cell,
@@ -140,7 +141,7 @@ impl MasterLink {
     /// The master that is talked to.
     /// Whether it is joined, and the highest term heard of.
     pub(crate) fn joined(&self) -> (bool, Term) {
-        (matches!(self.state, LinkState::Joined(_)), self.term)
+        (matches!(self.state, LinkState::Joined(_)), self.term.heard())
     }
 
     pub(crate) fn master(&self) -> &Address {
@@ -269,7 +270,7 @@ impl MasterLink {
             cell: self.cell,
             capacity,
             used,
-            term: self.term,
+            term: self.term.heard(),
             highest_handle,
             highest_version,
             served: self.served(),
@@ -474,7 +475,7 @@ impl MasterLink {
             leases: cx.table.held_leases(cx.now.time, true),
             damaged: cx.table.damaged_in_turn(NAMED_PER_HEARTBEAT),
             held: self.replicas_to_tell(cx.table),
-            term: self.term,
+            term: self.term.heard(),
             heeded: self.heeded,
             served: self.served(),
             clones: cx.clones.progress(),
@@ -554,18 +555,9 @@ impl MasterLink {
         self.heeded = self.heeded.max(answer.news);
     }
 
-    /// Takes over a higher term, durably before anything of it is done; refuses a lower one (M1).
+    /// Takes over a higher term; refuses a lower one (M1).
     pub(crate) fn obey_term(&mut self, term: Term, out: &mut Outbox) -> Result<(), Failure> {
-        if term < self.term && !broken(Rule::R2) {
-            let why = format!("a master of term {term}; this server has heard of {}", self.term);
-            return Err(Failure::refused(ErrorCode::NotPrimaryMaster, why));
-        }
-        if term > self.term {
-            let before = std::mem::replace(&mut self.term, term);
-            // The journal keeps order: whatever this term asks for lies behind this entry.
-            out.journal(DiskPurpose::TermKept(before), JournalEntry::Term(term));
-        }
-        Ok(())
+        self.term.obey(term, out)
     }
 
     /// The last master that took this server in.
@@ -590,9 +582,8 @@ impl MasterLink {
         Ok(())
     }
 
-    /// A higher term could not be made durable: it was not heard of.
-    pub(crate) fn on_term_not_kept(&mut self, before: Term) {
-        assert!(before <= self.term, "terms only rise (M1)");
-        self.term = before;
+    /// A higher term is durable now, or could not be made so.
+    pub(crate) fn on_term_written(&mut self, term: Term, is_kept: bool) {
+        self.term.on_written(term, is_kept);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum DiskPurpose {
     Replica(ChunkHandle, ReplicaJob),
     /// A replica went to the trash.
     Trashed(ChunkHandle),
-    /// A higher term becomes durable; this was the one before.
+    /// This higher term becomes durable.
     TermKept(Term),
     /// That a replica is bad becomes durable.
     DamageNoted(ChunkHandle),

@@ -403,6 +403,8 @@ cairn_types::message! {
         45 => duty: ServerDuty,
         /// Of its disks none has room for another chunk: it takes no new ones.
         52 => full: bool,
+        /// Its heartbeats come, and the master does not reach it at the address that it gives.
+        53 => unreached: bool,
     }
 }
 /// The most chunkservers that a cell may have: all of them fit one answer.

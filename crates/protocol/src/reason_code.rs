@@ -27,6 +27,8 @@ reasons! {
     NoServers => "NO_SERVERS",
     /// Some missed their heartbeats, and are not given up.
     ServersSilent => "SERVERS_SILENT",
+    /// Some live, and are not reached at the address that they give.
+    ServersUnreached => "SERVERS_UNREACHED",
     /// Some are given up.
     ServersDead => "SERVERS_DEAD",
     /// Too few live servers take new chunks.

@@ -179,6 +179,8 @@ cairn_types::message! {
         7 => news: u64,
         /// The last record that the master has applied; the server tells later masters of it.
         8 => log: LogIndex,
+        /// Why the master does not reach the server at the address that it gives; empty: it does.
+        9 => unreached: String,
         /// Bytes a second that all clones of the server together may take; zero: as fast as it
         /// goes.
         60 => clone_rate: u64,
@@ -292,4 +294,13 @@ cairn_types::message! {
 cairn_types::message! {
     /// How the replica stands.
     pub struct ProbeAnswer { 1 => replica: ReplicaReport, 2 => holds: bool }
+}
+
+cairn_types::message! {
+    /// Is this the server that gives this address? Its heartbeats say nothing of the way to it.
+    pub struct Ping { 1 => term: Term, 2 => server: ServerId }
+}
+cairn_types::message! {
+    /// It is.
+    pub struct PingAnswer { }
 }

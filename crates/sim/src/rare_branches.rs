@@ -17,6 +17,7 @@ pub(crate) fn rare_branch(
         (Request::SecondaryFailed(_), Ok(_)) => "secondary failed, set shrunk",
         (Request::SecondaryFailed(_), Err(_)) => "secondary failed, not shrunk",
         (Request::Probe(_), _) => "probe",
+        (Request::Ping(_), Err(_)) => "server not reached",
         (Request::Fetch(_), Ok(_)) => "replica caught up with another",
         (Request::Batch(batch), _)
             if matches!(batch.entries.first(), Some(BatchEntry::Open(_))) =>

@@ -37,6 +37,7 @@ pub(crate) struct ServerJson {
     state: &'static str,
     duty: &'static str,
     full: bool,
+    unreached: bool,
     capacity: u64,
     used: u64,
     stored: u64,
@@ -61,6 +62,7 @@ impl ServerJson {
             state: state_text(status.state),
             duty: duty_text(status.duty),
             full: status.full,
+            unreached: status.unreached,
             capacity: status.capacity,
             used: status.used,
             stored: status.stored,
@@ -140,9 +142,13 @@ pub(crate) fn duty_text(duty: ServerDuty) -> &'static str {
     }
 }
 
-/// `live`; `full`; `draining`; or `dead, draining`.
+/// `live`; `unreached`; `full`; `draining`; or `dead, draining`.
 fn shown_state(status: &ServerStatus) -> String {
     match (status.state, status.duty) {
+        (ServerState::Live, ServerDuty::Serving) if status.unreached => "unreached".to_owned(),
+        (ServerState::Live, duty) if status.unreached => {
+            format!("unreached, {}", duty_text(duty))
+        }
         (ServerState::Live, ServerDuty::Serving) if status.full => "full".to_owned(),
         (state, ServerDuty::Serving) => state_text(state).to_owned(),
         (ServerState::Live, duty) => duty_text(duty).to_owned(),

@@ -64,6 +64,9 @@ fn write_servers(text: &mut MetricsText, servers: &[ServerStatus]) {
         let help = "Chunkservers by state.";
         text.count("cairn_cell_servers", help, &[("state", word)], count as u64);
     }
+    let unreached = servers.iter().filter(|server| server.unreached).count();
+    let help = "Live chunkservers that are not reached at the address that they give.";
+    text.count("cairn_cell_servers_unreached", help, &[], unreached as u64);
 }
 
 fn write_jobs(text: &mut MetricsText, jobs: &[JobStatus]) {

@@ -221,19 +221,7 @@ impl Chunks {
             self.fleet.forget_replica(*handle, beat.server);
         }
         self.repair.note_progress(step.now.time, beat.server, &beat.clones);
-        for handle in &beat.damaged {
-            let known = self.fleet.locations().get(*handle, beat.server);
-            if known.is_some_and(|replica| !replica.damaged) {
-                let event = LogEvent::error("replica damaged").with("chunk", handle.short());
-                let at = self.fleet.at(beat.server).expect("its heartbeat was taken just now");
-                step.out.log(told_of(event, at));
-            }
-            self.fleet.mark_damaged(*handle, beat.server);
-        }
-        let damaged: BTreeSet<ChunkHandle> = beat.damaged.iter().copied().collect();
-        for handle in beat.sound.iter().filter(|handle| !damaged.contains(handle)) {
-            self.fleet.mark_sound(*handle, beat.server);
-        }
+        self.take_conditions(step, beat);
         let holder = (beat.server, beat.incarnation);
         let mut extended = Vec::new();
         for held in &beat.leases {
@@ -260,6 +248,9 @@ impl Chunks {
         let (news, clone_rate) = (news.last, step.state.config().clone_rate);
         let rejoin = false;
         let log = step.state.applied();
+        let known =
+            self.fleet.servers().get(beat.server).expect("its heartbeat was taken just now");
+        let unreached = known.reach.why().unwrap_or_default().to_owned();
         Ok(HeartbeatAnswer {
             term,
             extended,
@@ -269,8 +260,26 @@ impl Chunks {
             left_out,
             news,
             log,
+            unreached,
             clone_rate,
         })
+    }
+
+    /// Which replicas a server has found bad, and which of these sound again.
+    fn take_conditions(&mut self, step: &mut Step<'_>, beat: &Heartbeat) {
+        for handle in &beat.damaged {
+            let known = self.fleet.locations().get(*handle, beat.server);
+            if known.is_some_and(|replica| !replica.damaged) {
+                let event = LogEvent::error("replica damaged").with("chunk", handle.short());
+                let at = self.fleet.at(beat.server).expect("its heartbeat was taken just now");
+                step.out.log(told_of(event, at));
+            }
+            self.fleet.mark_damaged(*handle, beat.server);
+        }
+        let damaged: BTreeSet<ChunkHandle> = beat.damaged.iter().copied().collect();
+        for handle in beat.sound.iter().filter(|handle| !damaged.contains(handle)) {
+            self.fleet.mark_sound(*handle, beat.server);
+        }
     }
 
     /// What of what a server holds can go; `chunks` are those of its reports.

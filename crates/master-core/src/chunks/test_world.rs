@@ -13,14 +13,16 @@ use crate::stream_records::{
 use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
 use cairn_protocol::{
     ChunkGrant, ClientToMaster, Directed, ErrorCode, Failure, GrantLease, GrantLeaseAnswer,
-    Heartbeat, HeartbeatAnswer, HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, Raise,
-    RaiseAnswer, ReplicaReport, ReportBadBlockAnswer, ReportSlice, Request, RequestId, Response,
+    Heartbeat, HeartbeatAnswer, HeldLease, Inventory, Join, Lease, LeasePurpose, PingAnswer, Probe,
+    Raise, RaiseAnswer, ReplicaReport, ReportBadBlockAnswer, ReportSlice, Request, RequestId,
+    Response,
 };
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch,
     Incarnation, JoinId, Layout, LogIndex, MutationName, MutationNumber, ProducerId, Rack, Random,
     RecordNumber, ReplicaAt, SerialNumber, ServerId, SessionId, Term, Time, WallTime,
 };
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) const FILE: EntryId = EntryId::new(100);
@@ -55,6 +57,10 @@ pub(crate) struct World {
     pub(crate) wake: Option<EffectId>,
     /// Servers from this number on are of another rack.
     pub(crate) other_rack_from: u64,
+    /// Servers that are not reached at their addresses, and why not.
+    pub(crate) unreached: BTreeMap<ServerId, Failure>,
+    /// Questions whether a server is reached, to be answered after the tick.
+    pings: Vec<(EffectId, ServerId)>,
 }
 
 impl World {
@@ -91,6 +97,8 @@ impl World {
             proposed: vec![],
             wake: None,
             other_rack_from: u64::MAX,
+            unreached: BTreeMap::new(),
+            pings: vec![],
         }
     }
 
@@ -119,6 +127,11 @@ impl World {
         let done = act(&mut self.chunks, &mut Step { now, state, numbers, random, out });
         for effect in self.out.drain() {
             match effect {
+                MasterEffect::Env(Effect::Call {
+                    id, server, request: Request::Ping(_), ..
+                }) => {
+                    self.pings.push((id, server));
+                }
                 MasterEffect::Propose(id, record) => self.proposed.push((id, record)),
                 MasterEffect::Env(Effect::Call { id, server, request, .. }) => {
                     self.sent.push(Sent { id, to: server, request });
@@ -314,6 +327,10 @@ impl World {
     pub(crate) fn wake_up(&mut self) {
         let wake = self.wake.take().expect("a tick is always set");
         self.with(|chunks, step| chunks.on_wake(step, wake));
+        for (id, server) in std::mem::take(&mut self.pings) {
+            let failure = self.unreached.get(&server).cloned();
+            self.answer(id, failure.map_or(Ok(Response::Ping(PingAnswer {})), Err));
+        }
     }
 
     /// Time passes in heartbeats, with those servers alive; ticks come.

@@ -45,6 +45,7 @@ mod repair;
 mod slices;
 mod spread;
 mod troubled_grants;
+mod unreached;
 mod urgent_first;
 mod written_by_producer;
 

@@ -16,6 +16,7 @@ mod joining;
 mod left_out;
 mod locations;
 mod possible_words;
+mod reach;
 mod recent_creations;
 mod servers;
 mod servers_ahead;
@@ -28,6 +29,7 @@ pub(crate) use chosen::PersonsWord;
 pub(crate) use joining::SliceNews;
 pub(crate) use locations::{KnownReplica, LocationTable, behind};
 pub(crate) use possible_words::{is_given_out, is_word, may_begin_lease, passing};
+pub(crate) use reach::ReachNews;
 pub(crate) use recent_creations::CREATION_WEIGHT;
 pub(crate) use servers::{KnownServer, ServerTable};
 pub(crate) use servers_ahead::ServersAhead;
@@ -35,9 +37,9 @@ pub(crate) use unknown_chunks::is_empty_creation;
 
 use crate::state::State;
 use bad_blocks::BadBlockHints;
-use cairn_protocol::{DoubtedBlock, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
+use cairn_protocol::{DoubtedBlock, Failure, Heartbeat, LeftOut, ReplicaReport, ReportBadBlock};
 use cairn_protocol::{ListLost, ListLostAnswer, LostChunk};
-use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, ReplicaAt, ServerId, Term, Time};
+use cairn_types::{CellConfig, ChunkHandle, ChunkVersion, JoinId, ReplicaAt, ServerId, Term, Time};
 use chosen::ChosenReplicas;
 use left_out::{LeftOutNews, ServerNews};
 use possible_words::is_possible;
@@ -132,6 +134,21 @@ impl Fleet {
     /// Servers that have just fallen silent: each is told of once.
     pub(crate) fn newly_silent(&mut self, now: Time) -> Vec<ReplicaAt> {
         self.servers.newly_silent(now)
+    }
+
+    /// Live servers that are to be asked whether they are reached (RK1): which join of each.
+    pub(crate) fn take_to_ping(&mut self, now: Time) -> Vec<(ReplicaAt, JoinId)> {
+        self.servers.take_to_ping(now)
+    }
+
+    /// What came of asking.
+    pub(crate) fn note_reach(
+        &mut self,
+        when: (Time, Duration),
+        whom: (ServerId, JoinId),
+        result: Result<(), &Failure>,
+    ) -> ReachNews {
+        self.servers.note_reach(when, whom, result)
     }
 
     /// Time has passed: whoever has been silent for long is dead, and what it held counts no more.

@@ -11,6 +11,7 @@
 //! - V4: while the master itself stands still, nobody is silent: whoever could not be heard is not
 //!   given up for it.
 
+use super::reach::{Reach, ReachNews};
 use super::recent_creations::RecentCreations;
 use super::traffic_window::TrafficWindow;
 use cairn_env::sum_of;
@@ -94,6 +95,7 @@ pub(crate) struct KnownServer {
     /// No new chunk has room there, as it says.
     pub(crate) full: bool,
     pub(crate) creations: RecentCreations,
+    pub(crate) reach: Reach,
     /// Declared dead; what it held counts no more (V2).
     pub(crate) buried: bool,
     /// The log knows it, and it has not joined in this term.
@@ -195,6 +197,7 @@ impl ServerTable {
             inventoried: None,
             full: false,
             creations: RecentCreations::default(),
+            reach: Reach::begun(now),
             buried: false,
             awaited: false,
             told_silent: false,
@@ -225,6 +228,7 @@ impl ServerTable {
             inventoried: None,
             full: false,
             creations: RecentCreations::default(),
+            reach: Reach::begun(now),
             buried: false,
             awaited: true,
             told_silent: false,
@@ -418,6 +422,43 @@ impl ServerTable {
         .collect()
     }
 
+    /// Live servers that are to be asked whether they are reached (RK1): which join of each.
+    pub(crate) fn take_to_ping(&mut self, now: Time) -> Vec<(ReplicaAt, JoinId)> {
+        let live: Vec<ServerId> = self.live(now).map(|it| it.at.server).collect();
+        let mut due = Vec::new();
+        for id in live {
+            let server = self.servers.get_mut(&id).expect("it lives");
+            if server.reach.is_due(now) {
+                server.reach.is_asked();
+                due.push((server.at.clone(), server.join));
+            }
+        }
+        due
+    }
+
+    /// One was asked whether it is reached, and answered or did not; it may have joined anew since.
+    pub(crate) fn note_reach(
+        &mut self,
+        (now, heartbeat): (Time, Duration),
+        (id, join): (ServerId, JoinId),
+        result: Result<(), &Failure>,
+    ) -> ReachNews {
+        let (silent, dead) = (self.silent, self.dead);
+        match self.servers.get_mut(&id).filter(|server| server.join == join) {
+            Some(server) => server.reach.note(now, (heartbeat, silent, dead), result),
+            None => ReachNews::Nothing,
+        }
+    }
+
+    fn is_unreached(&self, now: Time, server: &KnownServer) -> bool {
+        server.reach.why().is_some() && self.state_of(now, server) == ServerState::Live
+    }
+
+    /// Live servers that are not reached at the address that they give, and why not (RK2).
+    pub(crate) fn unreached(&self, now: Time) -> impl Iterator<Item = (&ReplicaAt, &str)> {
+        self.live(now).filter_map(|server| Some((&server.at, server.reach.why()?)))
+    }
+
     /// Declares dead whoever has been silent for that long; tells whom (V2).
     pub(crate) fn bury(&mut self, now: Time) -> Vec<ServerId> {
         let dead = self.dead;
@@ -457,6 +498,7 @@ impl ServerTable {
                 scrub: server.report.scrub,
                 duty: ServerDuty::default(),
                 full: server.full,
+                unreached: self.is_unreached(now, server),
             }
         };
         let mut all: Vec<ServerStatus> = self.servers.iter().map(status).collect();

@@ -130,7 +130,8 @@ pub(crate) fn plan_clone(
     Some(ClonePlan { source, receiver })
 }
 
-/// Who gives a chunk's bytes: of those that may, one that gives the fewest.
+/// Who gives a chunk's bytes: of those that may, one that gives the fewest; who is not reached
+/// behind all others.
 pub(crate) fn choose_source(
     view: &View<'_>,
     (handle, chunk): (ChunkHandle, &ChunkRecord),
@@ -141,5 +142,7 @@ pub(crate) fn choose_source(
     let free = sources
         .into_iter()
         .filter(|(at, _)| load.may_give(view, at.server) && !avoided.contains(&at.server));
-    free.min_by_key(|(at, _)| (load.gives(at.server), random.next_u64()))
+    let servers = view.fleet.servers();
+    let is_unreached = |server| servers.get(server).is_some_and(|it| it.reach.why().is_some());
+    free.min_by_key(|(at, _)| (is_unreached(at.server), load.gives(at.server), random.next_u64()))
 }

@@ -219,8 +219,8 @@ fn explain_wait(view: &View<'_>, (handle, chunk): (ChunkHandle, &ChunkRecord)) -
         (Undecided::LeftToPerson, _) => "is copied when a person has decided, as it says above",
         (Undecided::Yet, _) => "is copied when its set is decided on, as it says above",
         (_, WaitReason::NoServer) => {
-            "no live server can take a copy: each has a replica already, is full, or is to be \
-             emptied; start another, or one that held it"
+            "no live server can take a copy: each has a replica already, is full, not reached, or \
+             is to be emptied; start another, or one that held it"
         }
         (_, WaitReason::NoSource) => {
             "no good replica is there to be copied: a server that held one has to come back"

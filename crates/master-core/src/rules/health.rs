@@ -85,10 +85,22 @@ fn say_servers(view: &View<'_>, health: &mut Health, is_off: impl Fn(ServerId) -
     health.say(silent.len() as u64, ReasonCode::ServersSilent, &missed);
     let gone = format!("chunkservers are dead: {}", named(&dead));
     health.say(dead.len() as u64, ReasonCode::ServersDead, &gone);
+    let unreached: Vec<String> = view
+        .fleet
+        .servers()
+        .unreached(view.now.time)
+        .map(|(at, why)| format!("{} ({why})", at.address))
+        .collect();
+    let unreached: Vec<&str> = unreached.iter().map(String::as_str).collect();
+    let line = format!(
+        "chunkservers live, and are not reached at the address that they give: {}",
+        named(&unreached)
+    );
+    health.say(unreached.len() as u64, ReasonCode::ServersUnreached, &line);
     let (takes, least) = (with_room_count(view), view.term.config.min_replicas.max(1) as usize);
     let line = format!(
-        "live chunkservers take no new chunks, being full or to be emptied: {takes} do, where \
-         {least} are needed to store anything"
+        "live chunkservers take no new chunks, being full, not reached or to be emptied: {takes} \
+         do, where {least} are needed to store anything"
     );
     let takes_none = if takes < least { live.len() - takes } else { 0 };
     health.say(takes_none as u64, ReasonCode::NoRoom, &line);

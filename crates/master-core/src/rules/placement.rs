@@ -122,24 +122,25 @@ pub(crate) fn takers_beside(view: &View<'_>, server: ServerId) -> usize {
         let is_dead = servers.state(view.now.time, other) == Some(ServerState::Dead);
         let has_room =
             servers.get(other).is_some_and(|it| has_room(it, view.term.config.chunk_size));
-        other != server && !is_dead && !duties.is_draining(other) && has_room
+        let is_reached = servers.get(other).is_some_and(|it| it.reach.why().is_none());
+        other != server && !is_dead && is_reached && !duties.is_draining(other) && has_room
     };
     servers.ids().filter(|other| takes(*other)).count()
 }
 
-/// How many live servers that are not drained there are, whether they have room or not.
+/// How many live servers that are reached and not drained there are, whether they have room or not.
 pub(crate) fn usable_count(view: &View<'_>) -> usize {
     usable(view).count()
 }
 
-/// Live servers that are not being drained.
+/// Live servers that are reached (RK2 of the fleet's reach) and not being drained.
 fn usable<'a>(view: &View<'a>) -> impl Iterator<Item = &'a KnownServer> {
     let duties = view.state.known_servers().duties();
     let live = view.fleet.servers().live(view.now.time);
-    live.filter(move |it| !duties.is_draining(it.at.server))
+    live.filter(move |it| it.reach.why().is_none() && !duties.is_draining(it.at.server))
 }
 
-/// Live servers with room for a chunk that are not being drained.
+/// Live servers with room for a chunk that are reached and not being drained.
 pub(crate) fn with_room<'a>(view: &View<'a>) -> impl Iterator<Item = &'a KnownServer> {
     let room = view.term.config.chunk_size;
     usable(view).filter(move |server| has_room(server, room))

@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    fn reason(&self, code: &str) -> Option<String> {
+    pub(super) fn reason(&self, code: &str) -> Option<String> {
         self.reasons().into_iter().find(|it| it.starts_with(&format!("{code}: ")))
     }
 
@@ -29,7 +29,7 @@ impl World {
         (job.state, job.note)
     }
 
-    fn waits(&mut self) -> Vec<(WaitReason, u64)> {
+    pub(super) fn waits(&mut self) -> Vec<(WaitReason, u64)> {
         let health = self.with(|chunks, step| chunks.health(&chunks.view(step.now, step.state)));
         health.counts.waiting.into_iter().map(|it| (it.why, it.count)).collect()
     }
