@@ -129,6 +129,10 @@ fn sync_failed(error: Error) -> SyncError {
     SyncError::Failed(failure(error))
 }
 
+/// With fewer inodes than this a file system has no room, however many bytes are free: each chunk
+/// takes two, and a journal's next one and what is overwritten take some for a moment.
+const INODES_LEFT: u64 = 256;
+
 impl Disk for OsDisk {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Box<dyn DiskFile>, IoFailure> {
         let mut options = OpenOptions::new();
@@ -199,11 +203,14 @@ impl Disk for OsDisk {
 
     fn space(&self) -> Result<Space, IoFailure> {
         let told = rustix::fs::statvfs(&self.root).map_err(|errno| failure(errno.into()))?;
-        // What only root may use counts as taken: a chunkserver need not be root.
+        // What only root may use counts as taken: a chunkserver need not be root. A file system
+        // that counts no inodes tells of none.
+        let has_inodes = told.f_files == 0 || told.f_favail >= INODES_LEFT;
+        let free = if has_inodes { told.f_bavail } else { 0 };
         Ok(Space {
             file_system: file_system(&self.root).map_err(failure)?,
             capacity: told.f_blocks * told.f_frsize,
-            used: told.f_blocks.saturating_sub(told.f_bavail) * told.f_frsize,
+            used: told.f_blocks.saturating_sub(free) * told.f_frsize,
         })
     }
 

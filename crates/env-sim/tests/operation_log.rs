@@ -179,13 +179,36 @@ fn old_segments_go_and_the_newest_mark_stays() {
         log.append(&[record(index, 3000)]).unwrap();
     }
     let before = log.segment_count();
-    assert!(log.remove_before(LogIndex::new(15)).unwrap() > 3);
+    assert!(remove_before(&mut log, LogIndex::new(15)).unwrap() > 3);
     assert!(log.segment_count() < before);
     drop(log);
     let (_, found) = open(&disk).unwrap();
     assert_eq!(found.mark, Some(mark.1));
     assert!(found.records[0].0 <= LogIndex::new(15));
     assert_eq!(found.records.last(), Some(&record(19, 3000)));
+}
+
+/// Removes the segments of which nothing is needed from there on; how many.
+fn remove_before(log: &mut OperationLog, index: LogIndex) -> Result<usize, DiskError> {
+    let mut old = log.take_before(index)?;
+    let removed = old.remove();
+    log.give_back(old);
+    removed
+}
+
+#[test]
+fn records_are_appended_while_old_segments_are_on_their_way_out() {
+    let disk = disk();
+    let (mut log, _) = open(&disk).unwrap();
+    (1..20).for_each(|index| log.append(&[record(index, 3000)]).unwrap());
+    let mut old = log.take_before(LogIndex::new(15)).unwrap();
+    (20..30).for_each(|index| log.append(&[record(index, 3000)]).unwrap());
+    assert!(old.remove().unwrap() > 3);
+    log.give_back(old);
+    log.append(&[record(30, 3000)]).unwrap();
+    drop(log);
+    let (_, found) = OperationLog::open(disk.session(), CELL, SEGMENT, LogIndex::new(15)).unwrap();
+    assert_eq!(found.records.last(), Some(&record(30, 3000)));
 }
 
 /// A master that has a mark, or was always alone, and from the second segment on keeps but those
@@ -198,11 +221,11 @@ fn removed_segment_is_back(mark: Option<&(LogIndex, Bytes)>, covered: LogIndex) 
     log.append(&first.collect::<Vec<_>>()).unwrap();
     (2..20).for_each(|index| log.append(&[record(index, 3000)]).unwrap());
     disk.fail_syncs_after(1, 1);
-    assert!(log.remove_before(covered).is_err());
+    assert!(remove_before(&mut log, covered).is_err());
     drop(log);
     disk.crash();
     let (mut log, _) = reopen(covered).unwrap();
-    assert!(log.remove_before(covered).unwrap() > 1);
+    assert!(remove_before(&mut log, covered).unwrap() > 1);
     drop(log);
     disk.power_loss_of_all_unsynced();
     assert!(disk.list("log").unwrap().contains(&"0000000000000002.log".to_owned()));
@@ -269,7 +292,7 @@ fn of_a_log_that_takes_no_more_no_segment_goes() {
     disk.fail_syncs(1);
     assert!(log.append(&[record(20, 5)]).is_err());
     let there = disk.list("log").unwrap();
-    assert!(matches!(log.remove_before(LogIndex::new(15)), Err(DiskError::SyncFailed(_))));
+    assert!(matches!(remove_before(&mut log, LogIndex::new(15)), Err(DiskError::SyncFailed(_))));
     assert_eq!(disk.list("log").unwrap(), there);
 }
 
@@ -326,8 +349,8 @@ fn segments_that_a_checkpoint_covers_are_not_read_and_still_kept_for_the_one_bef
     assert_eq!(found.records.last(), Some(&record(19, 3000)));
     assert_eq!((log.segment_count(), found.mark), (count, Some(mark.1)));
     // What it has not read, it knows to hold records up to a later one.
-    assert_eq!(log.remove_before(LogIndex::new(2)).unwrap(), 0);
-    assert_eq!(log.remove_before(LogIndex::new(3)).unwrap(), 1);
+    assert_eq!(remove_before(&mut log, LogIndex::new(2)).unwrap(), 0);
+    assert_eq!(remove_before(&mut log, LogIndex::new(3)).unwrap(), 1);
 }
 
 #[test]
@@ -413,8 +436,8 @@ fn for_want_of_descriptors_a_segment_is_begun_later_and_an_old_one_goes_later() 
         }
         disk.fail_opens_after(opens % 3, 1);
         let covered = LogIndex::new(40);
-        assert!(log.remove_before(covered).is_err());
-        assert!(log.remove_before(covered).unwrap() > 0, "those that are left");
+        assert!(remove_before(&mut log, covered).is_err());
+        assert!(remove_before(&mut log, covered).unwrap() > 0, "those that are left");
         assert!(disk.list("log").unwrap().len() <= 5, "{:?}", disk.paths());
         drop(log);
         disk.power_loss_of_all_unsynced();

@@ -62,7 +62,11 @@ impl MasterDisk {
             Err(CheckpointError::Sink(error)) => return Err(error),
         };
         if let Some(oldest) = checkpoints.remove_older()? {
-            lock(&self.log).remove_before(oldest)?;
+            let mut old = lock(&self.log).take_before(oldest)?;
+            // Without the log's lock: whoever waits for it takes this disk for one that hangs.
+            let removed = old.remove();
+            lock(&self.log).give_back(old);
+            removed?;
         }
         let WrittenCheckpoint { size, page_file, to_adopt } = written;
         let to_adopt = to_adopt.map(|mapped| (mapped.backing, mapped.file));

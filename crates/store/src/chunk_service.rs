@@ -27,7 +27,7 @@ use cairn_types::{
     ServerId, Term,
 };
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -238,16 +238,34 @@ impl ChunkDisk {
             .into_iter()
             .map(|(store, entries)| (store, self.directories.at(store).journal(&entries)))
             .collect();
-        // Only what was made has a place: nothing stays of a create that was refused.
-        created.retain(|handle, store| self.directories.at(*store).holds(*handle));
+        let gone = self.give_places(created);
+        let is_gone = |entry: &JournalEntry| {
+            use JournalEntry::{Adopt, Raise};
+            matches!(entry, Raise { handle, .. } | Adopt { handle, .. } if gone.contains(handle))
+        };
+        let outcome = |stores: Vec<usize>| {
+            let failed = stores.iter().find_map(|store| flushed[store].clone().err());
+            failed.map_or(Ok(ChunkDone::Journaled), Err)
+        };
+        let each = jobs.iter().zip(results).map(|(entries, result)| {
+            let done = result.and_then(outcome)?;
+            if entries.iter().any(is_gone) { Err(ChunkError::NoSuchChunk) } else { Ok(done) }
+        });
+        each.collect()
+    }
+
+    /// What was made has its place from now on. Given back is what was refused, or has gone with
+    /// its directory since: `take_lost` looks under the same lock, and nobody else tells of it.
+    fn give_places(&self, mut created: BTreeMap<ChunkHandle, usize>) -> BTreeSet<ChunkHandle> {
+        let mut places = locked(&self.places);
+        let is_gone = |handle: &ChunkHandle, place: &mut usize| {
+            let store = self.directories.at(*place);
+            store.has_failed() || !store.holds(*handle)
+        };
+        let gone = created.extract_if(.., is_gone).map(|(handle, _)| handle).collect();
         locked(&self.clones).retain(|handle, _| !created.contains_key(handle));
-        locked(&self.places).extend(created);
-        let outcome =
-            |stores: Vec<usize>| match stores.iter().find_map(|s| flushed[s].clone().err()) {
-                Some(error) => Err(error),
-                None => Ok(ChunkDone::Journaled),
-            };
-        results.into_iter().map(|result| result.and_then(outcome)).collect()
+        places.extend(created);
+        gone
     }
 
     /// The store of each entry; none: all. Those of chunks to be made are put into `created`.

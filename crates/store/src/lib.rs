@@ -57,6 +57,6 @@ pub use data_directories::DirectoryState;
 pub use identity_file::{IdentityError, read_identity, write_identity};
 pub use log_recovery::{LogOpenError, RecoveredLog};
 pub use mutation::{AcknowledgedMark, ReadyMutation};
-pub use operation_log::{OperationLog, SEGMENT_SIZE_STANDARD};
+pub use operation_log::{OldSegments, OperationLog, SEGMENT_SIZE_STANDARD};
 pub use page_file::{MappedPages, PageWriter};
 pub use version_journal::JournalOpenError;

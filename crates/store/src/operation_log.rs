@@ -209,28 +209,24 @@ impl OperationLog {
         self.closed.len() as u64 * self.segment_size + self.current.end
     }
 
-    /// Removes the segments that hold nothing but records before `index`; says how many.
+    /// Takes out the segments of which no record is needed from `index` on, to be removed: appends
+    /// go on meanwhile, for each removal waits for the disk.
     ///
     /// # Errors
-    /// [`DiskError`]; the log is as good as before. Of one that takes no more (L4) nothing goes:
-    /// the mark may not have come into the last segment (L3).
-    pub fn remove_before(&mut self, index: LogIndex) -> Result<usize, DiskError> {
+    /// Of a log that takes no more (L4) nothing goes: the mark may not have come into the last
+    /// segment (L3).
+    pub fn take_before(&mut self, index: LogIndex) -> Result<OldSegments, DiskError> {
         if let Some(first) = &self.failed {
             return Err(first.clone());
         }
         let removable = self.closed.iter().take_while(|(_, last)| *last < index).count();
-        for _ in 0..removable {
-            match self.disk.remove(&segment_path(self.closed[0].0)) {
-                // Its name may come back until the directory is synced.
-                Ok(()) | Err(IoFailure::NotFound) => {}
-                Err(failure) => return Err(disk_error(failure)),
-            }
-            // One by one, front to back: a power loss must not bring back one that is not next to
-            // those that are left.
-            self.disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
-            self.closed.remove(0);
-        }
-        Ok(removable)
+        let left = self.closed.drain(..removable).collect();
+        Ok(OldSegments { disk: Arc::clone(&self.disk), left })
+    }
+
+    /// Those that could not be removed are the log's again.
+    pub fn give_back(&mut self, OldSegments { left, .. }: OldSegments) {
+        self.closed.splice(..0, left);
     }
 
     /// Removes what somebody left who was ended while a directory was made, before it was anyone's.
@@ -258,5 +254,34 @@ impl OperationLog {
     #[must_use]
     pub fn segment_count(&self) -> usize {
         self.closed.len() + 1
+    }
+}
+
+/// Segments that were taken out of a log, front to back.
+#[derive(Debug)]
+pub struct OldSegments {
+    disk: Arc<dyn Disk>,
+    left: Vec<(u64, LogIndex)>,
+}
+
+impl OldSegments {
+    /// Removes them; how many.
+    ///
+    /// # Errors
+    /// [`DiskError`]: those that are left are to be given back to the log.
+    pub fn remove(&mut self) -> Result<usize, DiskError> {
+        let count = self.left.len();
+        while let Some((number, _)) = self.left.first() {
+            match self.disk.remove(&segment_path(*number)) {
+                // Its name may come back until the directory is synced.
+                Ok(()) | Err(IoFailure::NotFound) => {}
+                Err(failure) => return Err(disk_error(failure)),
+            }
+            // One by one, front to back: a power loss must not bring back one that is not next to
+            // those that are left.
+            self.disk.sync_dir(LOG_DIRECTORY).map_err(sync_failure)?;
+            self.left.remove(0);
+        }
+        Ok(count)
     }
 }
