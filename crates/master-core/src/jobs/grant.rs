@@ -334,7 +334,9 @@ fn choose_primary<'a>(
 fn first_serial(view: &View<'_>, handle: ChunkHandle, raised: &[RaisedReplica]) -> SerialNumber {
     let furthest = raised.iter().max_by_key(|it| (it.report.serial, !it.report.suspect));
     let serial = furthest.map(|it| it.report.serial).unwrap_or_default();
-    let known = view.fleet.locations().of(handle).map(|(_, replica)| replica.serial).max();
+    let known = view.fleet.locations().of(handle).map(|(_, replica)| replica.serial);
+    // BE2: no lease begins behind a number that nobody can have counted up to.
+    let known = known.filter(|serial| serial.is_usual()).max();
     if let (Some(_), Some(known)) = (view.state.kept_above(handle), known)
         && known > serial
         && !broken(Rule::R28)

@@ -31,6 +31,11 @@ pub(super) fn consider(
         let line = format!("a cursor has at most {CURSOR_SIZE_MAX} bytes");
         return Err(Err(Failure::refused(ErrorCode::Invalid, line)));
     }
+    // Each record has a byte at least: a number that ran ahead of them would leave none for others.
+    if let Some(it) = bundles.iter().find(|it| it.count > it.size) {
+        let line = format!("a bundle of {} records in {} bytes", it.count, it.size);
+        return Err(Err(Failure::refused(ErrorCode::Invalid, line)));
+    }
     if view.is_frozen(file) {
         let line = "a snapshot of it is being taken; try again";
         return Err(Err(Failure::not_done(ErrorCode::Busy, line)));

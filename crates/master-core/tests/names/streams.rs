@@ -48,3 +48,21 @@ fn no_chunk_is_called_lost_while_an_earlier_commit_is_on_its_way_into_the_log() 
     };
     assert_eq!(bundles.first().map(|it| it.outcome), Some(CommitOutcome::ChunkLost));
 }
+
+/// One such commit of whoever has a stream exclusively would leave no number for those after it.
+#[test]
+fn more_records_than_a_bundle_has_bytes_are_refused_before_they_are_logged() {
+    let mut cell = Cell::new();
+    let mut effects = Vec::new();
+    cell.core.raise_level(cell.now(), 2, &mut effects);
+    cell.collect(effects);
+    cell.commit();
+    let file = stream(&mut cell);
+    let OpenProducerAnswer { producer, epoch, .. } = producer(&mut cell, file);
+    let handle = ChunkHandle::of(Term::new(1), 77);
+    let first = RecordNumber::new(0);
+    let bundle = Bundle { first, count: u64::MAX, handle, size: 9, ..Bundle::default() };
+    let asked = cell.send(CommitBundles { file, producer, epoch, bundles: vec![bundle] });
+    let refused = cell.answer(asked).expect("at once").as_ref().expect_err("nobody has so many");
+    assert_eq!(refused.code, ErrorCode::Invalid);
+}

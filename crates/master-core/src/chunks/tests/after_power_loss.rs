@@ -422,6 +422,22 @@ fn hints_about_replicas_that_nobody_holds_are_not_kept() {
     assert_eq!(counted(&mut world, grant.handle, grant.primary.server), 1);
 }
 
+#[test]
+fn a_number_that_nobody_can_have_counted_up_to_begins_no_life() {
+    let (mut world, mut disks) = after_power_loss(&[((18, 18), true)]);
+    let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000).expect("decided");
+    assert_eq!(kept_above(&world, &grant), Some(18));
+    let lie = ReplicaReport {
+        version: ChunkVersion::default(),
+        serial: SerialNumber::new((3 << 62) - 1),
+        ..replica(&grant, (18, 18), false)
+    };
+    world.join(2, vec![lie], vec![]);
+    world.pass(3000, &[1, 2]);
+    let again = ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000);
+    assert_eq!(members(&again.expect("the same one")), [1]);
+}
+
 /// Streams' seed 2053: the one of a set lost its tail with the power, and a clone that had it, and
 /// whose answer to its raise was lost, was thrown away when the chunk had its goal.
 #[test]
