@@ -213,6 +213,13 @@ impl ClientCommand {
                 | Self::Du(_)
         )
     }
+
+    /// How many seconds it gives an operation where nobody said: what is lost is asked for block by
+    /// block, each in vain.
+    pub(crate) fn usual_deadline(&self) -> Option<u64> {
+        const SALVAGE_DEADLINE_S: u64 = 5;
+        matches!(self, Self::Get(get) if get.salvage).then_some(SALVAGE_DEADLINE_S)
+    }
 }
 
 /// Options of clients that mean nothing to a command that runs servers: not shown, and refused

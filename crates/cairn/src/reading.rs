@@ -10,6 +10,7 @@ use cairn_client::File;
 use cairn_transfer::{DownloadError, Progress, RecordForm};
 use cairn_types::{Content, EntryKind};
 use clap::Args;
+use std::ops::Range;
 
 /// How records are written out.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -70,6 +71,47 @@ pub(crate) async fn deliver(
     })?;
     warn_of_doubts(from, file);
     Ok(())
+}
+
+/// The same; where `salvages` holds, what can be read of it alone, as it is stored. Gives the
+/// ranges of which nobody has anything: zeros stand for them.
+///
+/// # Errors
+/// As above; and of a file of records that is not wanted as it is stored.
+pub(crate) async fn deliver_or_salvage(
+    from: &RemotePath,
+    file: &File,
+    (flags, salvages): (RecordFlags, bool),
+    sink: impl FnMut(&[u8]) -> Result<(), CliError> + Send,
+    progress: &impl Progress,
+) -> Result<Vec<Range<u64>>, CliError> {
+    if !salvages {
+        deliver(from, file, flags, sink, progress).await?;
+        return Ok(Vec::new());
+    }
+    let doing = || format!("salvaging {from}");
+    if flags.form(file) != RecordForm::Stored {
+        let why = "it is a file of records, and zeros are none";
+        return Err(CliError::usage(doing(), why, "--raw salvages its bytes as they are stored"));
+    }
+    let done = cairn_transfer::salvage((&from.cell, file), sink, progress).await;
+    let lost = done.map_err(|error| match error {
+        DownloadError::Cell(error) => CliError::new(doing(), error),
+        DownloadError::Sink(error) => error,
+    })?;
+    warn_of_doubts(from, file);
+    Ok(lost)
+}
+
+/// Tells, on standard error, where zeros stand for what nobody has any more.
+///
+/// # Errors
+/// Where there is such a range: what was delivered is not all.
+pub(crate) fn tell_lost(from: &RemotePath, lost: &[Range<u64>]) -> Result<(), CliError> {
+    for Range { start, end } in lost {
+        warn(&format!("{from}: zeros stand for bytes {start} to {end}: no server can give them"));
+    }
+    if lost.is_empty() { Ok(()) } else { Err(CliError::told(Exit::Damaged)) }
 }
 
 /// Tells, on standard error, that bytes of `from` came from a replica that may have lost some

@@ -213,6 +213,37 @@ fn a_chunk_with_another_bad_block_in_each_replica_is_read_and_can_be_stored_anew
 }
 
 #[test]
+fn of_a_file_whose_every_replica_has_the_same_bad_block_all_else_is_salvaged() {
+    // Blocks are of 4 KiB here.
+    const BAD: std::ops::Range<usize> = 69_632..73_728;
+    let cell = Cell::start(3);
+    let bytes = content(1 << 20);
+    let local = cell.file("local", &bytes);
+    cell.ok(["put", local.as_str(), "/file"]);
+    for (_, path) in &replica_files(&cell)[0] {
+        flip(path, 70_000);
+    }
+    let (whole, out) = (cell.local("whole"), cell.local("out"));
+    let [whole, to] = [&whole, &out].map(|path| path.display().to_string());
+    assert_ne!(cell.run(["--deadline", "3", "get", "/file", &whole]).code(), 0);
+    let salvaged = cell.run(["--deadline", "2", "get", "--salvage", "/file", &to]);
+    assert_eq!(salvaged.code(), 9, "it is not all: {}", salvaged.stderr);
+    assert!(salvaged.stderr.contains("bytes 69632 to 73728"), "{}", salvaged.stderr);
+    let mut expected = bytes;
+    expected[BAD].fill(0);
+    assert!(std::fs::read(&out).expect("reads") == expected, "zeros stand for one block alone");
+    let why = cell.ok(["explain", "/file"]);
+    assert!(why.contains("get --salvage"), "a person is told of a way on: {why}");
+    // Of what is whole it is as any other.
+    cell.ok(["put", local.as_str(), "/good"]);
+    cell.ok(["get", "--salvage", "/good", &whole]);
+    cell.ok_with(["append", "/records", "-"], b"a line\n");
+    let refused =
+        cell.run(["get", "--salvage", "/records", &cell.local("r").display().to_string()]);
+    assert!(refused.code() == 2 && refused.stderr.contains("--raw"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_server_that_does_not_answer_is_named_and_what_it_holds_is_not_called_lost() {
     let mut cell = Cell::start_with(3, &patient(), None);
     let local = cell.file("local", &content(1 << 20));

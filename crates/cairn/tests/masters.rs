@@ -150,6 +150,8 @@ fn a_cell_of_one_grows_to_three_and_its_first_master_is_replaced_and_it_shrinks_
     let two = format!("{},{}", at[1], at[2]);
     let refused = cell.ask_at(&at[0], &["masters", "add", &at[1]]).expect_err("two are no group");
     assert!(refused.contains("one, three or five"), "{refused}");
+    let left = cell.ok_at(&at[0], &["masters"]);
+    assert!(!left.contains(&at[1]), "nothing of it was done (GS4): {left}");
     let refused = cell.ask_at(&at[0], &["masters", "remove", &at[3]]).expect_err("no member");
     assert!(refused.contains("no member"), "{refused}");
     let members = cell.ok_at(&at[0], &["masters", "add", &two]);

@@ -61,6 +61,15 @@ impl ChunkLedger {
         }
     }
 
+    /// Of those, the ones that the cell may use without a person: none that a set was decided on
+    /// without which may have less (R28, streams' seed 2053).
+    pub(crate) fn intact_within_reach(&self) -> Vec<NodeId> {
+        let logged = self.version().map(|(version, _)| version);
+        let mut all = self.intact();
+        all.retain(|node| !self.decided || Some(self.replicas[node].version) >= logged);
+        all
+    }
+
     /// Of those, the ones from whom readers are given a stream's bytes: where a set was decided on
     /// that has less (R41), or where faults have taken all that the set's disks had, nobody else:
     /// a person alone makes a set of one that was left out, by its name (R28, stream seed 549).

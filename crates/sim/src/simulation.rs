@@ -167,10 +167,10 @@ impl Simulation {
     }
 
     /// Whether what was acknowledged in a range of a file may rightly be missing: of one of its
-    /// chunks no intact replica is alive, or a disk that lied about its syncs has lost some of it,
-    /// which nobody can tell from a replica that is whole.
+    /// chunks no intact replica is alive that the cell may use, or a disk that lied about its syncs
+    /// has lost some of it, which nobody can tell from a replica that is whole.
     pub(crate) fn excused(&self, file: EntryId, offset: u64, size: u64) -> bool {
-        self.nobody_alive_has(file, offset, size, ChunkLedger::intact)
+        self.nobody_alive_has(file, offset, size, ChunkLedger::intact_within_reach)
             || self.lost_by_lies(file, offset, size)
     }
 

@@ -7,7 +7,7 @@ use crate::many_paths::sources;
 use crate::output::Output;
 use crate::preserve::{CLOSED_MODE, give_to_local};
 use crate::progress::WorkProgress;
-use crate::reading::{RecordFlags, deliver, open};
+use crate::reading::{RecordFlags, deliver_or_salvage, open, tell_lost};
 use crate::session::{RemotePath, Session};
 use crate::side_by_side::{InFlight, side_by_side};
 use cairn_transfer::{CellWalk, LocalTarget, LocalTargetError, PartialFiles};
@@ -38,6 +38,9 @@ pub(crate) struct GetArguments {
     jobs: Option<u64>,
     #[command(flatten)]
     records: RecordFlags,
+    /// What can be read of files that are damaged; zeros stand for the rest, and where is told
+    #[arg(long)]
+    pub(crate) salvage: bool,
     /// Paths in the cell, and where to: a local directory that is there, a new name, or - for
     /// stdout [default for a single path: this directory]
     #[arg(required = true, value_names = ["PATH", "DESTINATION"], num_args = 1..)]
@@ -65,6 +68,7 @@ struct GetContext {
     preserve: bool,
     verbose: bool,
     records: RecordFlags,
+    salvage: bool,
     partials: Arc<PartialFiles>,
     progress: WorkProgress,
     output: Arc<Output>,
@@ -104,6 +108,7 @@ pub(crate) async fn run(
         preserve: get.preserve,
         verbose: get.verbose,
         records: get.records,
+        salvage: get.salvage,
         partials: session.partials()?,
         progress: WorkProgress::new("get", Some(total)),
         output: output.clone(),
@@ -146,7 +151,9 @@ async fn to_stdout(
     let progress = WorkProgress::new("get", None);
     for from in sources {
         let file = open(from).await?;
-        deliver(from, &file, get.records, |bytes| output.bytes(bytes), &progress).await?;
+        let sink = |bytes: &[u8]| output.bytes(bytes);
+        let how = (get.records, get.salvage);
+        tell_lost(from, &deliver_or_salvage(from, &file, how, sink, &progress).await?)?;
     }
     progress.finish();
     Ok(())
@@ -212,13 +219,15 @@ impl GetContext {
             length += bytes.len() as u64;
             target.write(bytes).doing(doing)
         };
-        deliver(&from, &source, self.records, write, &self.progress).await?;
+        let how = (self.records, self.salvage);
+        let lost = deliver_or_salvage(&from, &source, how, write, &self.progress).await?;
         target.finish().doing(doing)?;
         if self.preserve {
             give_to_local(&entry, &to)?;
         }
         let to = to.display().to_string();
         let value = json!({ "path": from.path.as_str(), "to": to, "length": length });
-        self.output.done(self.verbose, &value, || format!("{from} -> {to}"))
+        self.output.done(self.verbose, &value, || format!("{from} -> {to}"))?;
+        tell_lost(&from, &lost)
     }
 }

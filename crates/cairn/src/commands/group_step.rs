@@ -9,6 +9,8 @@
 //!   vote: then it has been done before.
 //! - GS3: who comes may be at the address of who goes, whose disk was lost: they differ by their
 //!   ids, and who votes is the one that goes.
+//! - GS4: a step after which two or four would vote is refused before anything of it is done: who
+//!   was to come would be left a learner.
 
 use super::master_survey::MasterSurvey;
 use super::masters_listing::{member_row, standing_name};
@@ -67,6 +69,9 @@ impl GroupStep<'_> {
         let masters = Masters::new(&told, session.options()).doing(doing)?;
         let group = primary(&masters, &told).await.doing(doing)?;
         let mut leaving = leaving(&group, &comes, &goes).doing(doing)?;
+        if !self.learns_only {
+            check_votes(&group, &comes, &leaving).doing(doing)?;
+        }
         let mut coming = Vec::new();
         for address in &comes {
             coming.push(self.learner(&masters, address, &group).await?);
@@ -176,6 +181,26 @@ impl GroupStep<'_> {
         }
         Ok(())
     }
+}
+
+/// GS4
+fn check_votes(
+    group: &ListMastersAnswer,
+    comes: &[Address],
+    leaving: &[Member],
+) -> Result<(), Cause> {
+    let members = group.members.iter().map(|status| &status.member);
+    let votes =
+        |it: &&Member| matches!(it.standing, MemberStanding::Voter | MemberStanding::Entering);
+    let stay = members.filter(votes).filter(|member| !leaving.iter().any(|it| it.id == member.id));
+    let stay: Vec<&Address> = stay.map(|member| &member.address).collect();
+    let votes = stay.len() + comes.iter().filter(|address| !stay.contains(address)).count();
+    if [1, 3, 5].contains(&votes) {
+        return Ok(());
+    }
+    let why = format!("{votes} masters would vote; a group has one, three or five");
+    let advice = "change two at once, with a comma between, or 'cairn masters replace' one";
+    Err(Cause::new(Exit::Usage, why, advice))
 }
 
 /// The members that are to go (GS2).

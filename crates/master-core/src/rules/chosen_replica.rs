@@ -117,22 +117,37 @@ pub(crate) fn choose(
             Err(refuse(ErrorCode::NotFound, why))
         }
         None => {
-            let stale = "name a stale one with --from, where that is better than nothing \
-                         ('cairn explain' lists them)";
-            // Whoever has just died is buried a moment later.
-            let is_away = |server| !view.fleet.servers().is_live(view.now.time, server);
-            let locations = view.fleet.locations();
-            let away = locations.of(handle).filter(|(server, _)| is_away(*server));
-            let mut held = away.chain(locations.lost(handle));
-            let why = match held.any(|(_, it)| it.is_current(chunk.version)) {
-                true => format!(
-                    "no replica that is up to date can be reached; start one of the servers that \
-                     held it ('cairn explain' names them); if none comes back, {stale}"
-                ),
-                false => format!("no replica that is up to date can be reached; {stale}"),
-            };
+            let why = why_none(view, (handle, &chunk), &up_to_date);
             Err(refuse(ErrorCode::NotFound, &why))
         }
+    }
+}
+
+/// Why no replica of a chunk can be chosen, and what else may be done.
+fn why_none(
+    view: &View<'_>,
+    (handle, chunk): (ChunkHandle, &ChunkRecord),
+    up_to_date: &[(ServerId, KnownReplica)],
+) -> String {
+    let stale = "name a stale one with --from, where that is better than nothing \
+                 ('cairn explain' lists them)";
+    // Whoever has just died is buried a moment later.
+    let is_away = |server| !view.fleet.servers().is_live(view.now.time, server);
+    let locations = view.fleet.locations();
+    let away = locations.of(handle).filter(|(server, _)| is_away(*server));
+    let mut held = away.chain(locations.lost(handle));
+    let has_damaged = up_to_date.iter().any(|(_, replica)| replica.damaged);
+    match held.any(|(_, it)| it.is_current(chunk.version)) {
+        false if has_damaged => format!(
+            "each replica that is up to date has blocks that cannot be read: 'cairn cp \
+             --data' makes a whole copy if every block is good somewhere, 'cairn get \
+             --salvage' fetches what can be read; {stale}"
+        ),
+        true => format!(
+            "no replica that is up to date can be reached; start one of the servers that \
+             held it ('cairn explain' names them); if none comes back, {stale}"
+        ),
+        false => format!("no replica that is up to date can be reached; {stale}"),
     }
 }
 

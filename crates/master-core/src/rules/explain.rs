@@ -222,6 +222,11 @@ fn explain_wait(view: &View<'_>, (handle, chunk): (ChunkHandle, &ChunkRecord)) -
             "no live server can take a copy: each has a replica already, is full, not reached, or \
              is to be emptied; start another, or one that held it"
         }
+        (_, WaitReason::NoSource) if current(view, handle, chunk).any(|(_, it)| it.damaged) => {
+            "no good replica is there to be copied: a server that held one has to come back; where \
+             none is left, 'cairn cp --data' makes a whole copy if every block is good somewhere, \
+             and 'cairn get --salvage' fetches what can be read"
+        }
         (_, WaitReason::NoSource) => {
             "no good replica is there to be copied: a server that held one has to come back"
         }
