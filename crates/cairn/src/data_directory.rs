@@ -5,6 +5,7 @@
 
 use crate::cli_error::Cause;
 use crate::exit_codes::Exit;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Either of these is in every directory that a server has opened.
@@ -33,6 +34,22 @@ pub(crate) fn check_ours(data: &Path) -> Result<(), Cause> {
             name.to_string_lossy()
         );
         Err(Cause::new(Exit::Local, why, "name an empty directory"))
+    })
+}
+
+/// Refuses a directory for a whole cell in which something else lies than its servers' (DD1).
+///
+/// # Errors
+/// With one of the files.
+pub(crate) fn check_dev(data: &Path) -> Result<(), Cause> {
+    let Ok(entries) = std::fs::read_dir(data) else { return Ok(()) };
+    let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
+    let is_ours = |name: &str| name == "master" || name.starts_with("chunkserver-");
+    let strange = |name: &OsString| *name != NOBODYS && !name.to_str().is_some_and(is_ours);
+    names.into_iter().find(strange).map_or(Ok(()), |name| {
+        let (shown, name) = (data.display(), name.to_string_lossy());
+        let why = format!("{shown} has files that are no cell's, such as '{name}'");
+        Err(Cause::new(Exit::Local, why, "name an empty directory, or one that dev made"))
     })
 }
 
@@ -81,9 +98,23 @@ fn resolve(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_apart, check_ours};
+    use super::{check_apart, check_dev, check_ours};
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
+
+    #[test]
+    fn a_cell_in_one_process_takes_no_directory_with_somebodys_files() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let fits = || check_dev(scratch.path()).is_ok();
+        assert!(fits() && check_dev(&scratch.path().join("new")).is_ok());
+        for name in ["master", "chunkserver-1", "chunkserver-12", "lost+found"] {
+            std::fs::create_dir(scratch.path().join(name)).expect("makes");
+        }
+        assert!(fits(), "it was made so");
+        std::fs::write(scratch.path().join("thesis.tex"), b"").expect("writes");
+        let refused = check_dev(scratch.path()).expect_err("it is somebody's");
+        assert!(refused.why.contains("thesis.tex"), "{}", refused.why);
+    }
 
     #[test]
     fn links_and_dots_hide_nothing() {

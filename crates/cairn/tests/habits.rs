@@ -255,3 +255,20 @@ fn of_two_that_would_become_one_the_first_stays_and_the_other_is_told_of() {
     assert_eq!(get.code(), 2, "{}", get.stderr);
     assert_eq!(std::fs::read(into.join("x")).expect("it is there"), b"first\n");
 }
+
+#[test]
+fn of_two_in_the_cell_that_would_become_one_neither_is_lost() {
+    let cell = Cell::start(1);
+    let [first, second] = [("first", b"1\n"), ("second", b"2\n")].map(|(at, it)| cell.file(at, it));
+    cell.ok(["mkdir", "/a", "/b", "/to"]);
+    cell.ok(["put", &first, "/a/x"]);
+    cell.ok(["put", &second, "/b/x"]);
+    for command in ["cp", "mv"] {
+        let done = cell.run([command, "-f", "/a/x", "/b/x", "/to"]);
+        assert_eq!(done.code(), 2, "{command}: {}", done.stderr);
+        assert!(done.stderr.contains("/b/x"), "{command}: {}", done.stderr);
+        assert!(done.stderr.contains("another one of these is"), "{command}: {}", done.stderr);
+        assert_eq!(cell.ok(["cat", "/to/x"]), "1\n", "{command}");
+        assert_eq!(cell.ok(["cat", "/b/x"]), "2\n", "{command}: it is where it was");
+    }
+}

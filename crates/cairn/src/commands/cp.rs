@@ -4,6 +4,7 @@
 
 use crate::cli_error::{Cause, CliError, Doing, Tally, warn};
 use crate::destination::{Destination, split_last};
+use crate::doubled_targets::take_doubled;
 use crate::exit_codes::Exit;
 use crate::many_paths::sources;
 use crate::output::Output;
@@ -87,6 +88,12 @@ pub(crate) async fn run(
     let mut copies = Vec::new();
     for from in &sources {
         tally.note(plan(&cp, from, &destination, &mut copies).await)?;
+    }
+    for doubled in take_doubled(&mut copies, |copy| copy.to.path.clone()) {
+        let Copy { from, to, .. } = doubled;
+        let why = "another one of these is copied there";
+        let doing = format!("copying {from} to {to}");
+        tally.note(Err(CliError::usage(doing, why, "copy it to another name")))?;
     }
     let total = copies.iter().map(|copy| copy.length).sum();
     let context = Arc::new(CpContext {

@@ -5,6 +5,7 @@
 
 use crate::cli_error::{CliError, Doing};
 use crate::commands::master::DEFAULT_LISTEN;
+use crate::data_directory::check_dev;
 use crate::http::{HttpArguments, HttpDoor, HttpListener, RunCommand};
 use crate::limit_arguments::ServerLimits;
 use crate::log_arguments::LogArguments;
@@ -50,6 +51,7 @@ pub(crate) fn run(
         std::env::temp_dir().join(name)
     };
     let data = dev.data.clone().unwrap_or_else(fresh);
+    check_dev(&data).doing(|| format!("starting a cell in {}", data.display()))?;
     // Held until the end, however that comes: a fresh directory goes with the process.
     let clean_up = || Program::this().and_then(|this| Janitor::start(&this, Some(&data)));
     let janitor = dev.data.is_none().then(clean_up).transpose();

@@ -2,6 +2,7 @@
 
 use crate::cli_error::{CliError, Doing, Tally};
 use crate::destination::{Destination, split_last};
+use crate::doubled_targets::take_doubled;
 use crate::exit_codes::Exit;
 use crate::many_paths::sources;
 use crate::output::Output;
@@ -35,8 +36,22 @@ pub(crate) async fn run(
     let sources = sources(session, &texts, &mut tally).await?;
     let several = texts.len().max(sources.len()) > 1;
     let destination = Destination::find(session, &destination, several, false).await?;
-    for from in &sources {
-        tally.note(one(&mv, from, &destination, output).await)?;
+    let mut moves = Vec::new();
+    for from in sources {
+        match name_of(&from).and_then(|name| destination.of(name)) {
+            Ok(to) => moves.push((from, to)),
+            Err(error) => tally.note(Err(error))?,
+        }
+    }
+    let doubled = take_doubled(&mut moves, |(_, to)| to.path.clone());
+    for (from, to) in &moves {
+        tally.note(one(&mv, from, to, output).await)?;
+    }
+    // With -f it would take the place of what has just been moved there.
+    for (from, to) in doubled {
+        let why = "another one of these is moved there";
+        let doing = format!("moving {from} to {to}");
+        tally.note(Err(CliError::usage(doing, why, "move it to another name")))?;
     }
     tally.finish()
 }
@@ -44,10 +59,9 @@ pub(crate) async fn run(
 async fn one(
     mv: &MvArguments,
     from: &RemotePath,
-    destination: &Destination,
+    to: &RemotePath,
     output: &Output,
 ) -> Result<(), CliError> {
-    let to = destination.of(name_of(from)?)?;
     if from.address != to.address {
         let advice = "cp -r copies it, then rm -r removes the old one";
         let why = "it is in another cell";

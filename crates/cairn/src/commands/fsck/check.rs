@@ -182,8 +182,9 @@ fn judge(
 ) -> CheckedChunk {
     let ListedChunk { handle, goal, deleted, unnamed, .. } = *chunk;
     let to_person = chunk.waits.is_some_and(|wait| wait.why == WaitReason::NoSource);
-    let told_so = CheckedChunk { handle, goal, deleted, unnamed, to_person, ..Default::default() };
-    let mut checked = told_so;
+    let lacks_server = chunk.waits.is_some_and(|wait| wait.why == WaitReason::NoServer);
+    let told_so = CheckedChunk { handle, goal, deleted, unnamed, ..Default::default() };
+    let mut checked = CheckedChunk { to_person, lacks_server, ..told_so };
     let (mut findings, mut sound) = (Vec::new(), Vec::new());
     for replica in &chunk.replicas {
         let Some(at) = servers.get(&replica.server) else { continue };
@@ -366,6 +367,13 @@ mod tests {
         checked.findings.iter().for_each(|finding| tally.note(finding));
         tally.count(&checked);
         assert!(tally.doubtful && tally.to_repair.contains(&handle), "--repair waits for it");
+        assert!(tally.lacking_servers.is_empty(), "it is about to be copied");
+        // With three servers, of which one is dead, nobody copies anything.
+        let waits = Some(ChunkWait { why: WaitReason::NoServer, left_ms: 0 });
+        tally.count(&judge((&servers, &lost), &ListedChunk { waits, ..chunk.clone() }, &told));
+        assert!(tally.lacking_servers.contains(&handle), "a person is told so");
+        tally.repaired(handle);
+        assert!(tally.lacking_servers.is_empty() && tally.to_repair.is_empty());
         // One that could not be asked is neither good nor bad.
         told.insert((handle, server(1)), failed(ErrorCode::Unreachable));
         told.insert((handle, server(2)), failed(ErrorCode::Unreachable));

@@ -172,6 +172,8 @@ pub(crate) struct CheckedChunk {
     pub(crate) unnamed: bool,
     /// No copy comes of what there is before a person decides, or a server comes back.
     pub(crate) to_person: bool,
+    /// Each server that could take a copy has a replica, is full, or not reached.
+    pub(crate) lacks_server: bool,
     /// Replicas that are good, as their servers say.
     pub(crate) good: u32,
     /// Replicas whose servers could not be asked: neither good nor bad.
@@ -224,6 +226,8 @@ pub(crate) struct Tally {
     pub(crate) beyond_repair: u64,
     pub(crate) repaired_count: u64,
     pub(crate) to_repair: BTreeSet<ChunkHandle>,
+    /// Of these, those that no server could take a copy of when they were looked at.
+    pub(crate) lacking_servers: BTreeSet<ChunkHandle>,
     /// A server was not asked.
     pub(crate) doubtful: bool,
     /// A stream that is not deleted has lost bytes.
@@ -247,11 +251,13 @@ impl Tally {
         self.beyond_repair += u64::from(chunk.is_beyond_repair());
         if chunk.is_to_repair() {
             self.to_repair.insert(chunk.handle);
+            self.lacking_servers.extend(chunk.lacks_server.then_some(chunk.handle));
         }
     }
 
     pub(crate) fn repaired(&mut self, handle: ChunkHandle) {
         self.repaired_count += u64::from(self.to_repair.remove(&handle));
+        self.lacking_servers.remove(&handle);
     }
 }
 

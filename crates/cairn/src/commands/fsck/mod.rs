@@ -292,6 +292,14 @@ fn tell_summary(arguments: &FsckArguments, tally: &Tally, output: &Output) -> Re
     }
     let rest = match (left, arguments.repair) {
         (0, _) => String::new(),
+        (_, false) if !tally.lacking_servers.is_empty() => {
+            let (waiting, others) =
+                (tally.lacking_servers.len(), left - tally.lacking_servers.len());
+            format!(
+                "; {waiting} wait for a server that can take a copy, {others} are being repaired: \
+                 cairn explain says why"
+            )
+        }
         (_, true) => format!("; {left} are not repaired yet: cairn explain says why"),
         (_, false) if tally.doubtful => {
             format!("; {left} are being repaired, or a server of theirs did not answer")
