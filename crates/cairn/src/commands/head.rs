@@ -61,28 +61,35 @@ async fn one(
     let file = open(from).await?;
     output.bytes(title.unwrap_or_default().as_bytes())?;
     match head.records.form(&file) {
-        RecordForm::EndedBy(terminator) if head.bytes.is_none() => {
-            records(head.lines, terminator, from, &file, output).await?;
+        RecordForm::EndedBy(terminator) => {
+            records(head, terminator, from, &file, output).await?;
         }
-        _ => bytes(head, from, &file, output).await?,
+        RecordForm::Stored => bytes(head, from, &file, output).await?,
     }
     warn_of_doubts(from, &file);
     Ok(())
 }
 
+/// The first records, or the first bytes of what these are delivered as.
 async fn records(
-    count: u64,
+    head: &HeadArguments,
     terminator: u8,
     from: &RemotePath,
     file: &File,
     output: &Output,
 ) -> Result<(), CliError> {
     let mut records = file.records(0);
-    for _ in 0..count {
+    let mut left = head.bytes.unwrap_or(head.lines);
+    while left > 0 {
         let record = records.next().await.doing(|| format!("reading {from}"))?;
         let Some(record) = record else { break };
-        output.bytes(&record.payload)?;
-        output.bytes(&[terminator])?;
+        let line = [&record.payload[..], &[terminator]].concat();
+        let size = match head.bytes {
+            Some(_) => usize::try_from(left).unwrap_or(usize::MAX).min(line.len()),
+            None => line.len(),
+        };
+        output.bytes(&line[..size])?;
+        left -= if head.bytes.is_some() { size as u64 } else { 1 };
     }
     Ok(())
 }

@@ -66,35 +66,46 @@ pub(crate) async fn run(
     let mut file = if tail.follow_name { named_now(&from).await? } else { open(&from).await? };
     let mut start = start(&tail, &from, &file).await?;
     loop {
-        let next = match tail.form(&file) {
-            RecordForm::Stored => bytes(&tail, &from, &file, start, output).await?,
+        let next = match tail.records.form(&file) {
+            RecordForm::Stored => bytes(&tail, &from, &file, start.offset, output).await?,
             RecordForm::EndedBy(_) => records(&tail, &from, &file, start, output).await?,
         };
         match next {
-            Some(another) => (file, start) = (another, 0),
+            Some(another) => (file, start) = (another, TailStart::default()),
             None => return Ok(()),
         }
     }
 }
 
 impl TailArguments {
-    /// How the file is delivered: bytes were asked for by `-c`.
-    fn form(&self, file: &File) -> RecordForm {
-        if self.bytes.is_some() { RecordForm::Stored } else { self.records.form(file) }
-    }
-
     fn follows(&self) -> bool {
         self.follow || self.follow_name
     }
 }
 
-async fn start(tail: &TailArguments, from: &RemotePath, file: &File) -> Result<u64, CliError> {
+/// Where the end of a file begins that is wanted.
+#[derive(Clone, Copy, Debug, Default)]
+struct TailStart {
+    offset: u64,
+    /// Bytes of the first record there that are not wanted.
+    skipped: u64,
+}
+
+async fn start(
+    tail: &TailArguments,
+    from: &RemotePath,
+    file: &File,
+) -> Result<TailStart, CliError> {
     let length = file.length().await.doing(|| format!("asking for the length of {from}"))?;
-    match (tail.bytes, tail.form(file)) {
-        (Some(count), _) => Ok(length.saturating_sub(count)),
-        (None, RecordForm::Stored) => start_of_lines(from, file, length, tail.lines).await,
-        (None, RecordForm::EndedBy(_)) => start_of_records(from, file, length, tail.lines).await,
-    }
+    let offset = match (tail.bytes, tail.records.form(file)) {
+        (Some(count), RecordForm::Stored) => length.saturating_sub(count),
+        (None, RecordForm::Stored) => start_of_lines(from, file, length, tail.lines).await?,
+        (bytes, RecordForm::EndedBy(_)) => {
+            let wanted = bytes.map_or(LastWanted::Records(tail.lines), LastWanted::Bytes);
+            return start_of_records(from, file, length, wanted).await;
+        }
+    };
+    Ok(TailStart { offset, skipped: 0 })
 }
 
 /// The file that has the name, once there is one.
@@ -166,13 +177,14 @@ async fn records(
     tail: &TailArguments,
     from: &RemotePath,
     file: &File,
-    start: u64,
+    TailStart { offset, mut skipped }: TailStart,
     output: &Output,
 ) -> Result<Option<File>, CliError> {
     let doing = || format!("reading {from}");
     let mut warned = FollowerWarnings::default();
     let mut patience = FollowerPatience::of(tail);
-    let mut reader = if tail.follows() { file.records_follow(start) } else { file.records(start) };
+    let mut reader =
+        if tail.follows() { file.records_follow(offset) } else { file.records(offset) };
     let mut replaced = pin!(replacement(tail, from, file));
     loop {
         let record = tokio::select! {
@@ -184,7 +196,9 @@ async fn records(
             warned.heed(from, file);
             return Ok(None);
         };
-        output.bytes(&record.payload)?;
+        let size = usize::try_from(std::mem::take(&mut skipped)).unwrap_or(usize::MAX);
+        // Where only its end is left, that is the terminator.
+        output.bytes(&record.payload[size.min(record.payload.len())..])?;
         output.bytes(&[tail.records.terminator()])?;
         if tail.follows() {
             output.flush()?;
@@ -278,39 +292,74 @@ fn nth_newline_from_end(piece: &[u8], nth: u64) -> Option<usize> {
     newlines.map(|(at, _)| at).nth(usize::try_from(nth - 1).ok()?)
 }
 
-/// The offset of the first of the last `count` records. How long records are is not known, so the
-/// search goes back twice as far each time that too few are found.
+/// How much of the end of a file of records is wanted.
+#[derive(Clone, Copy, Debug)]
+enum LastWanted {
+    Records(u64),
+    /// As they are delivered, with what stands after each.
+    Bytes(u64),
+}
+
+/// Where the last records begin that are wanted. How long records are is not known, so the search
+/// goes back twice as far each time that too few are found.
 async fn start_of_records(
     from: &RemotePath,
     file: &File,
     length: u64,
-    count: u64,
-) -> Result<u64, CliError> {
+    wanted: LastWanted,
+) -> Result<TailStart, CliError> {
+    let (count, of) = match wanted {
+        LastWanted::Records(count) => (count, (|_| 1) as fn(usize) -> u64),
+        LastWanted::Bytes(count) => (count, (|size| size as u64 + 1) as fn(usize) -> u64),
+    };
     if count == 0 {
-        return Ok(length);
+        return Ok(TailStart { offset: length, skipped: 0 });
     }
     let mut step = STEP_SIZE;
     loop {
         let start = length.saturating_sub(step);
-        let mut last: VecDeque<u64> = VecDeque::new();
+        let mut last = LastOnes { count, has: 0, ones: VecDeque::new() };
         let mut reader = file.records(start);
         while let Some(record) = reader.next().await.doing(|| format!("reading {from}"))? {
-            if last.len() as u64 == count {
-                last.pop_front();
-            }
-            last.push_back(record.offset);
+            last.push(record.offset, of(record.payload.len()));
         }
-        match last.front() {
-            Some(offset) if last.len() as u64 == count => return Ok(*offset),
-            _ if start == 0 => return Ok(0),
-            _ => step = step.saturating_mul(2),
+        match last.start() {
+            Some(found) => return Ok(found),
+            None if start == 0 => return Ok(TailStart::default()),
+            None => step = step.saturating_mul(2),
         }
+    }
+}
+
+/// The last records so far, as many as are needed for what is wanted.
+struct LastOnes {
+    count: u64,
+    has: u64,
+    ones: VecDeque<(u64, u64)>,
+}
+
+impl LastOnes {
+    /// One more, at that offset, which counts for so much.
+    fn push(&mut self, offset: u64, worth: u64) {
+        self.ones.push_back((offset, worth));
+        self.has += worth;
+        while let Some((_, first)) = self.ones.front().filter(|it| self.has - it.1 >= self.count) {
+            self.has -= first;
+            self.ones.pop_front();
+        }
+    }
+
+    /// Where they begin, if they are enough.
+    fn start(&self) -> Option<TailStart> {
+        let (offset, _) = self.ones.front().filter(|_| self.has >= self.count)?;
+        Some(TailStart { offset: *offset, skipped: self.has - self.count })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::nth_newline_from_end;
+    use super::{LastOnes, nth_newline_from_end};
+    use std::collections::VecDeque;
 
     #[test]
     fn newlines_are_counted_from_the_end() {
@@ -318,5 +367,18 @@ mod tests {
         assert_eq!(nth_newline_from_end(b"a\nb\nc\n", 3), Some(1));
         assert_eq!(nth_newline_from_end(b"a\nb\nc\n", 4), None);
         assert_eq!(nth_newline_from_end(b"abc", 0), Some(2));
+    }
+
+    #[test]
+    fn as_many_of_the_last_are_kept_as_are_needed_and_none_where_they_are_too_few() {
+        let last = |count: u64, worths: &[u64]| {
+            let mut last = LastOnes { count, has: 0, ones: VecDeque::new() };
+            (0..).zip(worths).for_each(|(at, worth)| last.push(10 * at, *worth));
+            last.start().map(|start| (start.offset, start.skipped))
+        };
+        assert_eq!(last(2, &[1, 1, 1]), Some((10, 0)), "records");
+        assert_eq!(last(3, &[4, 4, 2]), Some((10, 3)), "bytes: the end of the one before");
+        assert_eq!(last(2, &[4, 4, 2]), Some((20, 0)));
+        assert_eq!(last(11, &[4, 4, 2]), None);
     }
 }
