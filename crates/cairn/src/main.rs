@@ -95,9 +95,10 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         (true, false) => ShadowReads::WhenNoPrimary,
         (false, _) => ShadowReads::Never,
     };
-    let (cell, deadline) = (arguments.cell, arguments.deadline.or(command.usual_deadline()));
+    let (cell, deadline) = (arguments.cell, arguments.deadline);
+    let usual_deadline = command.usual_deadline();
     let identity = arguments.identity;
-    let flags = ClientFlags { cell, deadline, shadow_reads, identity };
+    let flags = ClientFlags { cell, deadline, usual_deadline, shadow_reads, identity };
     let session = Session::new(flags, &file)?.for_a_person();
     let output = Arc::new(Output::stdout(arguments.json)?);
     let runtime = match &command {

@@ -94,7 +94,7 @@ pub(crate) async fn deliver_or_salvage(
         let why = "it is a file of records, and zeros are none";
         return Err(CliError::usage(doing(), why, "--raw salvages its bytes as they are stored"));
     }
-    let done = cairn_transfer::salvage((&from.cell, file), sink, progress).await;
+    let done = cairn_transfer::salvage((&from.cell, &from.path, file), sink, progress).await;
     let lost = done.map_err(|error| match error {
         DownloadError::Cell(error) => CliError::new(doing(), error),
         DownloadError::Sink(error) => error,

@@ -27,6 +27,8 @@ pub(crate) struct ClientFlags {
     pub(crate) cell: Option<String>,
     /// `--deadline` or `CAIRN_DEADLINE`, in seconds.
     pub(crate) deadline: Option<u64>,
+    /// Seconds that the command gives an operation where nobody said.
+    pub(crate) usual_deadline: Option<u64>,
     /// Whether the command takes what may be behind.
     pub(crate) shadow_reads: ShadowReads,
     /// `--as` or `CAIRN_AS`: another than who runs this.
@@ -179,7 +181,10 @@ impl Session {
         let text = text.as_deref().unwrap_or(DEFAULT_CELL);
         let cell = CellAddress::parse(text).doing(|| format!("reading the cell address {text}"))?;
         let shadow_reads = flags.shadow_reads;
-        let options = Options { shadow_reads, ..options(flags.deadline, file)? };
+        let mut options = Options { shadow_reads, ..options(flags.deadline, file)? };
+        if let (None, Some(usual)) = (flags.deadline.or(file.deadline), flags.usual_deadline) {
+            options.deadline = Duration::from_secs(usual);
+        }
         let identity = flags.identity.unwrap_or_else(|| options.identity.clone());
         let options = Options { identity, ..options };
         let (connected, partials) = (Mutex::default(), OnceLock::new());
@@ -214,8 +219,7 @@ impl Session {
     pub(crate) fn tell_of_left_over(&self) {
         for path in self.partials.get().map(|it| it.take_left_over()).unwrap_or_default() {
             warn(&format!(
-                "{path} may be left over, a part of what was not stored: 'cairn rm {path}' removes \
-                 it"
+                "{path} may be left over in the cell, a part of what was not stored: rm removes it"
             ));
         }
     }

@@ -1,7 +1,7 @@
 //! The lines about what takes long: that it is tried, for how much longer, and why it has come to
 //! nothing so far. Whoever waits learns the reason before the deadline.
 
-use crate::stderr::say;
+use crate::cli_error::warn;
 use cairn_client::{Cell, TroubleNotice};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) async fn say_troubles(cell: Cell) {
         // Where the client has ended, so has the command.
         let Ok(notice) = cell.trouble(LONG).await else { return };
         if let Some(notice) = notice {
-            say(line(&notice));
+            warn(&line(&notice));
             tokio::time::sleep(TOLD_EVERY - LOOK_EVERY).await;
         }
     }
@@ -26,7 +26,7 @@ pub(crate) async fn say_troubles(cell: Cell) {
 
 fn line(TroubleNotice { tried, left, why }: &TroubleNotice) -> String {
     let (tried, left) = (tried.as_secs(), left.as_secs());
-    format!("cairn: tried for {tried} s, and for {left} s more: {}", why.message)
+    format!("tried for {tried} s, and for {left} s more: {}", why.message)
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
         let [tried, left] = [5_300, 24_700].map(Duration::from_millis);
         assert_eq!(
             line(&TroubleNotice { tried, left, why }),
-            "cairn: tried for 5 s, and for 24 s more: h1:7400: connection refused"
+            "tried for 5 s, and for 24 s more: h1:7400: connection refused"
         );
     }
 }

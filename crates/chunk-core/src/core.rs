@@ -507,7 +507,8 @@ impl ChunkCore {
     fn heed(&mut self, now: Now, sent: Time, answer: HeartbeatAnswer) {
         assert!(self.settings.are_told(), "a heartbeat before the first join");
         self.clones.set_rate(answer.clone_rate);
-        self.reach_notice.heed(&mut self.out, &self.me.at.address, &answer.unreached);
+        let told = (answer.unreached.as_str(), answer.reached);
+        self.reach_notice.heed(&mut self.out, &self.me.at.address, told);
         let (table, cx) = self.replicas(now);
         let until = cx.holder_expiry(if broken(Rule::R4) { now.time } else { sent });
         table.extend_leases(&answer.extended, now.time, until);

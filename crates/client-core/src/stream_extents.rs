@@ -126,6 +126,7 @@ impl StreamExtents {
         question: LocationQuestion,
     ) {
         let ReadExtentsAnswer { entry, extents, chunks, replaced, lost, .. } = answer;
+        self.answered = Some(offset);
         if replaced < self.replaced {
             // It was long on its way: whoever asked asks again.
             return;
@@ -134,7 +135,6 @@ impl StreamExtents {
             self.extents.clear();
             self.replaced = replaced;
         }
-        self.answered = Some(offset);
         self.asked = self.asked.max(question.asked);
         self.length = self.length.max(entry.length);
         if self.extents.len() > EXTENTS_KEPT_MAX {

@@ -461,7 +461,7 @@ fn a_dead_primary_is_replaced_and_what_was_committed_stays() {
 
 /// By a lie, or by who counts on what this member had acknowledged before its disk was set back.
 #[test]
-fn a_heartbeat_of_more_than_a_member_has_commits_what_it_has_and_ends_nobody() {
+fn a_heartbeat_of_more_than_a_member_has_commits_nothing_and_ends_nobody() {
     let mut world = World::new(4, 3, 0);
     let first = world.elect();
     world.propose(first);

@@ -109,13 +109,16 @@ fn whole(mut message: Message) -> Option<ConsensusMessage> {
     })
 }
 
-/// A heartbeat commits no more than there is up to `last`: where it does, the library ends the
-/// process. So says who lies, and whoever counts on what this member had acknowledged, and its disk
-/// has lost since.
+/// A heartbeat that commits more than there is, up to `last`, commits nothing: the library would
+/// end the process for it. So says who lies, and whoever counts on what this member had
+/// acknowledged, and its disk has lost since: of what stands there now nobody has compared
+/// anything.
 pub(crate) fn within(message: ConsensusMessage, last: LogIndex) -> ConsensusMessage {
     let is_heartbeat = message.kind == ConsensusKind::Heartbeat;
-    let committed = if is_heartbeat { message.committed.min(last) } else { message.committed };
-    ConsensusMessage { committed, ..message }
+    if is_heartbeat && message.committed > last {
+        return ConsensusMessage { committed: LogIndex::default(), ..message };
+    }
+    message
 }
 
 /// The library's message, where ours can be one at all: the library takes much for granted, and

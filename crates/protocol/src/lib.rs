@@ -131,9 +131,9 @@ pub use rpc::{
 pub use rpclog_calls::{RecentRpcs, RecentRpcsAnswer};
 pub use server_calls::{
     ChunkClosed, ChunkClosedAnswer, DoubtedBlock, Garbage, GrantLease, GrantLeaseAnswer, Heartbeat,
-    HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, LeftOut, Ping,
-    PingAnswer, Probe, ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, RevokeLease,
-    RevokeLeaseAnswer, ScrubProgress, SecondaryFailed, SecondaryFailedAnswer, ServedReign,
+    HeartbeatAnswer, HeldLease, Inventory, InventoryAnswer, Join, JoinAnswer, LeftOut, Probe,
+    ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, RevokeLease, RevokeLeaseAnswer, ScrubProgress,
+    SecondaryFailed, SecondaryFailedAnswer, ServedReign,
 };
 pub use setting_calls::{ChangeSettings, ChangeSettingsAnswer};
 pub use shadow_calls::{

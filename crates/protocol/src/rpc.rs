@@ -18,12 +18,12 @@ use crate::{
     ForgetServerAnswer, Forward, ForwardAnswer, GrantLease, GrantLeaseAnswer, Heartbeat,
     HeartbeatAnswer, Hello, Inventory, InventoryAnswer, Join, JoinAnswer, Lease, List, ListAnswer,
     ListDegraded, ListDegradedAnswer, ListDisks, ListDisksAnswer, Locate, LocateAnswer,
-    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Ping, PingAnswer, Probe, ProbeAnswer,
-    Push, PushAnswer, Raise, RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer,
-    Rename, RenameAnswer, RepairStatus, RepairStatusAnswer, ReportBadBlock, ReportBadBlockAnswer,
-    Resources, ResourcesAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed,
-    SecondaryFailedAnswer, Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer,
-    SyncChunk, SyncChunkAnswer, Welcome, Write, WriteAnswer,
+    MakeDirectory, MakeDirectoryAnswer, Open, OpenAnswer, Probe, ProbeAnswer, Push, PushAnswer,
+    Raise, RaiseAnswer, Read, ReadAnswer, RecordLength, RecordLengthAnswer, Rename, RenameAnswer,
+    RepairStatus, RepairStatusAnswer, ReportBadBlock, ReportBadBlockAnswer, Resources,
+    ResourcesAnswer, RevokeLease, RevokeLeaseAnswer, SecondaryFailed, SecondaryFailedAnswer,
+    Servers, ServersAnswer, Stat, StatAnswer, Status, StatusAnswer, SyncChunk, SyncChunkAnswer,
+    Welcome, Write, WriteAnswer,
 };
 use crate::{
     AllocateChunks, AllocateChunksAnswer, CloseProducer, CloseProducerAnswer, CommitBundles,
@@ -396,7 +396,6 @@ rpcs! {
         65 => DropClone -> DropCloneAnswer,
         66 => CopyChunk -> CopyChunkAnswer,
         67 => AssembleChunk -> AssembleChunkAnswer,
-        68 => Ping -> PingAnswer,
     }
     /// What a member of the group of masters asks of another.
     MasterToMaster {

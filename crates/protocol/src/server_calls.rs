@@ -181,6 +181,8 @@ cairn_types::message! {
         8 => log: LogIndex,
         /// Why the master does not reach the server at the address that it gives; empty: it does.
         9 => unreached: String,
+        /// It answered when it was asked last whether it is there.
+        10 => reached: bool,
         /// Bytes a second that all clones of the server together may take; zero: as fast as it
         /// goes.
         60 => clone_rate: u64,
@@ -288,19 +290,11 @@ cairn_types::message! {
 }
 
 cairn_types::message! {
-    /// Are you there, and do you hold this lease? The master's own probe (R18).
+    /// Are you there, and do you hold this lease? The master's own probe (R18). Of no chunk: are
+    /// you at the address that you give? Any answer says so.
     pub struct Probe { 1 => term: Term, 2 => handle: ChunkHandle, 3 => lease: LeaseId }
 }
 cairn_types::message! {
     /// How the replica stands.
     pub struct ProbeAnswer { 1 => replica: ReplicaReport, 2 => holds: bool }
-}
-
-cairn_types::message! {
-    /// Is this the server that gives this address? Its heartbeats say nothing of the way to it.
-    pub struct Ping { 1 => term: Term, 2 => server: ServerId }
-}
-cairn_types::message! {
-    /// It is.
-    pub struct PingAnswer { }
 }

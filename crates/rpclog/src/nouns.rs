@@ -208,7 +208,6 @@ impl Nouns {
             MasterToChunkserver::GrantLease(it) => Self::of_chunk(it.handle, it.version),
             MasterToChunkserver::RevokeLease(it) => Self::of_handle(it.handle),
             MasterToChunkserver::Probe(it) => Self::of_handle(it.handle),
-            MasterToChunkserver::Ping(_) => Self::default(),
             MasterToChunkserver::CloneChunk(it) => Self::of_chunk(it.handle, it.version),
             MasterToChunkserver::DropClone(it) => Self::of_handle(it.handle),
             MasterToChunkserver::CopyChunk(it) => {

@@ -61,12 +61,11 @@ impl ChunkLedger {
         }
     }
 
-    /// Of those, the ones that the cell may use without a person: none that a set was decided on
-    /// without which may have less (R28, streams' seed 2053).
+    /// Of those, the ones that the cell may use without a person: none that stood before a set was
+    /// decided on which may have less (R28, streams' seed 2053).
     pub(crate) fn intact_within_reach(&self) -> Vec<NodeId> {
-        let logged = self.version().map(|(version, _)| version);
         let mut all = self.intact();
-        all.retain(|node| !self.decided || Some(self.replicas[node].version) >= logged);
+        all.retain(|node| self.replicas[node].version >= self.decided_at);
         all
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct ChunkLedger {
     /// A set that may have less than another replica was decided on (R28): what it lacks is lost
     /// for readers, whoever else has it.
     pub(crate) decided: bool,
+    /// The last version of such a set.
+    pub(crate) decided_at: ChunkVersion,
     pub(crate) replicas: BTreeMap<NodeId, ReplicaLedger>,
     /// Nodes that lost their replica while they ran, with its directory, and do not know it yet.
     pub(crate) unnoticed: BTreeSet<NodeId>,

@@ -324,7 +324,9 @@ impl Observer {
                 let chunk = self.ledger.chunk(set.handle);
                 chunk.logged.insert(set.version, set.set_size);
                 chunk.logged_at.insert(set.version, at);
-                chunk.decided |= set.keeps_above.is_some();
+                if set.keeps_above.is_some() {
+                    (chunk.decided, chunk.decided_at) = (true, set.version);
+                }
                 self.ledger.note_went_on(set, at);
                 self.reach(if set.set_size < before { "set shrunk" } else { "version raised" });
             }

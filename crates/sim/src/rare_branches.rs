@@ -3,6 +3,7 @@
 
 use cairn_env_sim::SeenRequest;
 use cairn_protocol::{BatchEntry, ErrorCode as Code, Failure, Request, Response};
+use cairn_types::ChunkHandle;
 
 /// Which branch an answer is of, if it is one that is counted.
 pub(crate) fn rare_branch(
@@ -16,8 +17,13 @@ pub(crate) fn rare_branch(
         (Request::GrantLease(_), Err(_)) => "lease grant refused",
         (Request::SecondaryFailed(_), Ok(_)) => "secondary failed, set shrunk",
         (Request::SecondaryFailed(_), Err(_)) => "secondary failed, not shrunk",
+        (Request::Probe(probe), Err(failure)) if probe.handle == ChunkHandle::default() => {
+            match failure.code {
+                Code::NoSuchChunk => return None,
+                _ => "server not reached",
+            }
+        }
         (Request::Probe(_), _) => "probe",
-        (Request::Ping(_), Err(_)) => "server not reached",
         (Request::Fetch(_), Ok(_)) => "replica caught up with another",
         (Request::Batch(batch), _)
             if matches!(batch.entries.first(), Some(BatchEntry::Open(_))) =>

@@ -1,24 +1,29 @@
 //! What is left of a file some of whose blocks nobody has: zeros stand for the rest, and where they
 //! do is told.
 //!
-//! - SV1: zeros are written for what the cell says it cannot give, and for nothing else: where no
-//!   master answers, that is the failure.
+//! - SV1: zeros stand for blocks that match their checksums nowhere, for what a stream has
+//!   lost, and for the rest of a chunk of which the master knows no replica; for nothing else. A
+//!   server that does not answer, or is late, is a failure: it has the bytes.
 
 use crate::byte_source::{PIECE_SIZE, Progress};
 use crate::download::DownloadError;
-use cairn_client::{Cell, Error, ErrorCode, File};
+use cairn_client::{Cell, Error, ErrorCode, File, Layout};
+use cairn_protocol::Open;
+use cairn_types::{CellPath, ChunkIndex};
 use std::ops::Range;
 
-/// Hands what can be read of `file` to `sink`, as it is stored, and zeros for the rest; gives the
-/// ranges of the file that these stand for.
+/// Hands what can be read of `file`, which is at that path, to `sink`, as it is stored, and zeros
+/// for the rest; gives the ranges of the file that these stand for.
 ///
 /// # Errors
-/// Where the cell does not answer, or the sink fails; the sink may have had some of it.
+/// Where a server that may have some of it does not give it, or the sink fails; the sink may have
+/// had some of it.
 pub async fn salvage<E>(
-    (cell, file): (&Cell, &File),
+    of: (&Cell, &CellPath, &File),
     sink: impl FnMut(&[u8]) -> Result<(), E> + Send,
     progress: &impl Progress,
 ) -> Result<Vec<Range<u64>>, DownloadError<E>> {
+    let (.., file) = of;
     let length = file.length().await?;
     let mut salvaged = Salvaged { at: 0, lost: Vec::new(), sink, progress };
     while salvaged.at < length {
@@ -27,46 +32,55 @@ pub async fn salvage<E>(
             // It was cut short meanwhile.
             Ok(bytes) if bytes.is_empty() => break,
             Ok(bytes) => salvaged.give(&bytes)?,
-            Err(error) => {
-                check_asked(cell, error).await?;
-                by_blocks((cell, file), salvaged.at + size, &mut salvaged).await?;
-            }
+            Err(_) => by_blocks(of, (salvaged.at + size, length), &mut salvaged).await?,
         }
     }
     Ok(salvaged.lost)
 }
 
-/// The same up to `end`, block by block; where nobody has any of a chunk, as far as it reaches.
+/// The same up to `end`, block by block, of a file that is so long.
 async fn by_blocks<E, S: FnMut(&[u8]) -> Result<(), E>, P: Progress>(
-    (cell, file): (&Cell, &File),
-    end: u64,
+    of: (&Cell, &CellPath, &File),
+    (end, length): (u64, u64),
     salvaged: &mut Salvaged<'_, S, P>,
 ) -> Result<(), DownloadError<E>> {
-    let config = &cell.info().config;
-    let until = |size: u64, at: u64| ((at / size + 1) * size).min(end);
+    let (cell, _, file) = of;
+    let block = u64::from(cell.info().config.block_size);
     while salvaged.at < end {
-        let block_end = until(u64::from(config.block_size), salvaged.at);
+        let block_end = ((salvaged.at / block + 1) * block).min(end);
         match file.read_at(salvaged.at, block_end - salvaged.at).await {
             Ok(bytes) if bytes.is_empty() => return Ok(()),
             Ok(bytes) => salvaged.give(&bytes)?,
             Err(error) => {
-                let one_block = error.code() == ErrorCode::ChecksumMismatch;
-                check_asked(cell, error).await?;
-                let size =
-                    if one_block { block_end } else { until(config.chunk_size, salvaged.at) };
-                salvaged.give_zeros(size - salvaged.at)?;
+                let lost_to = match error.code() {
+                    ErrorCode::ChecksumMismatch | ErrorCode::LostBytes => block_end,
+                    _ => end_of_lost_chunk(of, salvaged.at, error).await?.min(length),
+                };
+                salvaged.give_zeros(lost_to - salvaged.at)?;
             }
         }
     }
     Ok(())
 }
 
-/// SV1
-async fn check_asked(cell: &Cell, error: Error) -> Result<(), Error> {
-    if error.code() == ErrorCode::PermissionDenied || cell.settings().await.is_err() {
+/// The end of the chunk at that offset, if the master knows no replica of it (SV1); else the
+/// failure.
+async fn end_of_lost_chunk(
+    (cell, path, file): (&Cell, &CellPath, &File),
+    offset: u64,
+    error: Error,
+) -> Result<u64, Error> {
+    // Where a stream's bytes lie is not known from their offset.
+    if file.entry().layout == Layout::Stream {
         return Err(error);
     }
-    Ok(())
+    let size = cell.info().config.chunk_size;
+    let first = ChunkIndex::new(offset / size);
+    let open = Open { path: path.clone(), first, count: 1, ..Open::default() };
+    let Ok(answer) = cell.ask(open).await else { return Err(error) };
+    let chunk = answer.chunks.first().filter(|chunk| chunk.index == first);
+    let is_lost = chunk.is_some_and(|chunk| chunk.replicas.is_empty());
+    if is_lost { Ok((offset / size + 1) * size) } else { Err(error) }
 }
 
 /// How far it is.

@@ -148,15 +148,16 @@ async fn to_stdout(
     sources: &[RemotePath],
     output: &Output,
 ) -> Result<(), CliError> {
-    let progress = WorkProgress::new("get", None);
+    let (progress, mut tally) = (WorkProgress::new("get", None), Tally::default());
     for from in sources {
         let file = open(from).await?;
         let sink = |bytes: &[u8]| output.bytes(bytes);
         let how = (get.records, get.salvage);
-        tell_lost(from, &deliver_or_salvage(from, &file, how, sink, &progress).await?)?;
+        let lost = deliver_or_salvage(from, &file, how, sink, &progress).await?;
+        tally.note(tell_lost(from, &lost))?;
     }
     progress.finish();
-    Ok(())
+    tally.finish()
 }
 
 /// Makes the directories and adds the files.

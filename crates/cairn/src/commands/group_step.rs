@@ -21,8 +21,9 @@ use crate::output::Output;
 use crate::session::Session;
 use cairn_client::{ListMastersAnswer, Masters};
 use cairn_protocol::{ErrorCode, JoinGroup};
-use cairn_types::{Address, Member, MemberChange, MemberStanding, Members};
+use cairn_types::{Address, Member, MemberChange, MemberStanding, Members, ServerId};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Records that a new member may lack when it gets its vote; the primary asks for fewer.
@@ -70,7 +71,7 @@ impl GroupStep<'_> {
         let group = primary(&masters, &told).await.doing(doing)?;
         let mut leaving = leaving(&group, &comes, &goes).doing(doing)?;
         if !self.learns_only {
-            check_votes(&group, &comes, &leaving).doing(doing)?;
+            self.check_votes(&masters, (&group, &leaving), &comes).await?;
         }
         let mut coming = Vec::new();
         for address in &comes {
@@ -90,6 +91,32 @@ impl GroupStep<'_> {
         changes.extend(leaving.into_iter().map(|member| MemberChange { member, goes: true }));
         let members = masters.change(changes).await.doing(doing)?;
         show(&members, output)
+    }
+
+    /// GS4, by the ids of those who come: one may have several addresses, or vote already.
+    async fn check_votes(
+        &self,
+        masters: &Masters,
+        (group, leaving): (&ListMastersAnswer, &[Member]),
+        comes: &[Address],
+    ) -> Result<(), CliError> {
+        let votes =
+            |it: &&Member| matches!(it.standing, MemberStanding::Voter | MemberStanding::Entering);
+        let members = group.members.iter().map(|status| &status.member).filter(votes);
+        let stay = members.filter(|member| !leaving.iter().any(|it| it.id == member.id));
+        let mut voters: BTreeSet<ServerId> = stay.map(|member| member.id).collect();
+        for address in comes {
+            let answer = masters.list(address).await;
+            let answer = answer.doing(|| format!("asking the master at {address}"));
+            let answer = answer.map_err(|error| error.advising(Exit::Unreachable, START_ONE))?;
+            voters.insert(answer.me);
+        }
+        if [1, 3, 5].contains(&voters.len()) {
+            return Ok(());
+        }
+        let why = format!("{} masters would vote; a group has one, three or five", voters.len());
+        let advice = "change two at once, with a comma between, or 'cairn masters replace' one";
+        Err(CliError::usage(self.doing(), why, advice))
     }
 
     /// Has a master that waits learn what the group has.
@@ -181,26 +208,6 @@ impl GroupStep<'_> {
         }
         Ok(())
     }
-}
-
-/// GS4
-fn check_votes(
-    group: &ListMastersAnswer,
-    comes: &[Address],
-    leaving: &[Member],
-) -> Result<(), Cause> {
-    let members = group.members.iter().map(|status| &status.member);
-    let votes =
-        |it: &&Member| matches!(it.standing, MemberStanding::Voter | MemberStanding::Entering);
-    let stay = members.filter(votes).filter(|member| !leaving.iter().any(|it| it.id == member.id));
-    let stay: Vec<&Address> = stay.map(|member| &member.address).collect();
-    let votes = stay.len() + comes.iter().filter(|address| !stay.contains(address)).count();
-    if [1, 3, 5].contains(&votes) {
-        return Ok(());
-    }
-    let why = format!("{votes} masters would vote; a group has one, three or five");
-    let advice = "change two at once, with a comma between, or 'cairn masters replace' one";
-    Err(Cause::new(Exit::Usage, why, advice))
 }
 
 /// The members that are to go (GS2).

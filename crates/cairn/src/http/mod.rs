@@ -170,6 +170,7 @@ fn run(
     let _ = rustix::process::nice(NICENESS);
     let session = cell.map(|(cell, run)| {
         let flags = ClientFlags {
+            usual_deadline: None,
             cell: Some(cell),
             deadline: Some(DEADLINE_S),
             shadow_reads: ShadowReads::WhenNoPrimary,

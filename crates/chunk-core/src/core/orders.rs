@@ -6,7 +6,7 @@ use crate::local_copies::source_of;
 use crate::outbox::DiskPurpose;
 use crate::replica_change::WaitingChange;
 use cairn_env::{Caller, Now};
-use cairn_protocol::{ErrorCode, Failure, MasterToChunkserver, PingAnswer, Response};
+use cairn_protocol::{ErrorCode, Failure, MasterToChunkserver};
 use cairn_types::{ServerId, Term};
 
 impl ChunkCore {
@@ -41,10 +41,6 @@ impl ChunkCore {
                 self.obey(probe.term, self.me.at.server)?;
                 let (replica, mut cx) = self.replica_asked_for(now, probe.handle)?;
                 replica.on_probe(&mut cx, from, &probe);
-            }
-            MasterToChunkserver::Ping(ping) => {
-                self.obey(ping.term, ping.server)?;
-                self.out.reply(from, Response::Ping(PingAnswer {}));
             }
             MasterToChunkserver::CloneChunk(clone) => {
                 self.obey(clone.term, clone.server)?;

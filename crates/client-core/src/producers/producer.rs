@@ -319,6 +319,8 @@ impl ProducerEpoch {
             let why = "the master has answered a commit with nothing";
             return self.commit_failed(cx, count, Failure::unknown(ErrorCode::Internal, why));
         }
+        // What went wrong before is over.
+        self.last_failure = None;
         for told in bundles.into_iter().take(count) {
             match told.outcome {
                 CommitOutcome::Committed => self.bundle_committed(cx, Some(told.offset)),

@@ -251,6 +251,7 @@ impl Chunks {
         let known =
             self.fleet.servers().get(beat.server).expect("its heartbeat was taken just now");
         let unreached = known.reach.why().unwrap_or_default().to_owned();
+        let reached = known.reach.answers();
         Ok(HeartbeatAnswer {
             term,
             extended,
@@ -261,6 +262,7 @@ impl Chunks {
             news,
             log,
             unreached,
+            reached,
             clone_rate,
         })
     }

@@ -6,7 +6,7 @@ use crate::fleet::ReachNews;
 use crate::step::ChunkStep;
 use crate::this_term::ThisTerm;
 use cairn_env::{EffectId, LogEvent};
-use cairn_protocol::{Failure, Ping, Response};
+use cairn_protocol::{Failure, Probe, Response};
 use cairn_types::{JoinId, ServerId};
 use std::collections::BTreeMap;
 
@@ -19,8 +19,9 @@ impl Pings {
     pub(super) fn pass(&mut self, step: &mut ChunkStep<'_>, term: &ThisTerm) {
         let now = step.now.time;
         for (at, join) in step.fleet.take_to_ping(now) {
-            let ping = Ping { term: term.number, server: at.server };
-            let id = step.out.call(at.address, at.server, ping, now + term.silent());
+            // Of no chunk: that there is none is an answer, and each build has it.
+            let probe = Probe { term: term.number, ..Probe::default() };
+            let id = step.out.call(at.address, at.server, probe, now + term.silent());
             let other = self.0.insert(id, (at.server, join));
             assert!(other.is_none(), "a call has one purpose");
         }

@@ -13,9 +13,8 @@ use crate::stream_records::{
 use cairn_env::{Caller, ConnectionId, Effect, EffectId, Now};
 use cairn_protocol::{
     ChunkGrant, ClientToMaster, Directed, ErrorCode, Failure, GrantLease, GrantLeaseAnswer,
-    Heartbeat, HeartbeatAnswer, HeldLease, Inventory, Join, Lease, LeasePurpose, PingAnswer, Probe,
-    Raise, RaiseAnswer, ReplicaReport, ReportBadBlockAnswer, ReportSlice, Request, RequestId,
-    Response,
+    Heartbeat, HeartbeatAnswer, HeldLease, Inventory, Join, Lease, LeasePurpose, Probe, Raise,
+    RaiseAnswer, ReplicaReport, ReportBadBlockAnswer, ReportSlice, Request, RequestId, Response,
 };
 use cairn_types::{
     Address, CellConfig, CellId, ChunkHandle, ChunkIndex, ChunkVersion, EntryId, Epoch,
@@ -128,8 +127,8 @@ impl World {
         for effect in self.out.drain() {
             match effect {
                 MasterEffect::Env(Effect::Call {
-                    id, server, request: Request::Ping(_), ..
-                }) => {
+                    id, server, request: Request::Probe(of), ..
+                }) if of.handle == ChunkHandle::default() => {
                     self.pings.push((id, server));
                 }
                 MasterEffect::Propose(id, record) => self.proposed.push((id, record)),
@@ -329,7 +328,8 @@ impl World {
         self.with(|chunks, step| chunks.on_wake(step, wake));
         for (id, server) in std::mem::take(&mut self.pings) {
             let failure = self.unreached.get(&server).cloned();
-            self.answer(id, failure.map_or(Ok(Response::Ping(PingAnswer {})), Err));
+            let there = Failure::not_done(ErrorCode::NoSuchChunk, "no such chunk");
+            self.answer(id, Err(failure.unwrap_or(there)));
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Reach {
     /// When it is asked next; none: it is being asked.
     next: Option<Time>,
     fails: Option<FailingReach>,
+    /// It has answered, and did so when it was asked last.
+    answers: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +42,12 @@ pub(crate) enum ReachNews {
 impl Reach {
     /// One that has just joined.
     pub(super) fn begun(now: Time) -> Self {
-        Self { next: Some(now), fails: None }
+        Self { next: Some(now), fails: None, answers: false }
+    }
+
+    /// One that joins again at the same address, which it may be reached at by now.
+    pub(super) fn joined_again(&self, now: Time) -> Self {
+        Self { next: Some(now), fails: self.fails.clone(), answers: false }
     }
 
     pub(super) fn is_due(&self, now: Time) -> bool {
@@ -67,12 +74,18 @@ impl Reach {
             failure.shorten(WHY_SIZE_MAX);
             FailingReach { since, lasts: now >= since + silent, why: failure.message }
         });
-        self.next = Some(now + if self.fails.is_some() { heartbeat } else { dead });
+        self.answers = self.fails.is_none();
+        self.next = Some(now + if self.answers { dead } else { heartbeat });
         match (was_unreached, self.why().is_some()) {
             (false, true) => ReachNews::Unreached,
             (true, false) => ReachNews::ReachedAgain,
             _ => ReachNews::Nothing,
         }
+    }
+
+    /// Whether it answered when it was asked last: of one that joined a moment ago nobody knows.
+    pub(crate) fn answers(&self) -> bool {
+        self.answers
     }
 
     /// Why it is not reached; none: it is, as far as anybody knows (RK2).

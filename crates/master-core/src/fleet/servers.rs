@@ -180,6 +180,8 @@ impl ServerTable {
         let untold = known.filter(|known| known.inventoried.is_none());
         let untold = untold.filter(|known| self.state_of(now, known) != ServerState::Dead);
         let gathers = untold.map_or(now, |known| known.gathers);
+        let before = known.filter(|known| known.at.address == join.at.address);
+        let reach = before.map_or(Reach::begun(now), |known| known.reach.joined_again(now));
         let server = KnownServer {
             at: join.at.clone(),
             incarnation: join.incarnation,
@@ -197,7 +199,7 @@ impl ServerTable {
             inventoried: None,
             full: false,
             creations: RecentCreations::default(),
-            reach: Reach::begun(now),
+            reach,
             buried: false,
             awaited: false,
             told_silent: false,

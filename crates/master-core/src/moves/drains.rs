@@ -77,7 +77,8 @@ fn why_blocked(view: &View<'_>, server: ServerId, goal: u32) -> Option<String> {
              add servers, or lower their replication"
         ));
     }
-    (with_room_count(view) == 0).then(|| "no other server has room: add some".to_owned())
+    (with_room_count(view) == 0)
+        .then(|| "no other server that is reached has room: add some".to_owned())
 }
 
 /// The same of one that is being emptied and holds so many replicas, as its chunks are found to be.
@@ -123,8 +124,8 @@ pub(super) fn may_begin(view: &View<'_>, server: ServerId) -> Result<(), Failure
     }
     let line = format!(
         "nothing could be stored in the cell any more: {others} others take new chunks (those that \
-         are full, dead, or to be emptied themselves do not), and {least} are needed; add a server \
-         first, or undrain one"
+         are full, dead, not reached, or to be emptied themselves do not), and {least} are needed; \
+         add a server first, or undrain one"
     );
     Err(Failure::refused(ErrorCode::TooFewServers, line))
 }

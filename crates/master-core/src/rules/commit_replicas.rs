@@ -4,7 +4,7 @@
 //!   its producers wait. Where nothing is said, two, or all of a set that is smaller.
 //! - CM2: what one server holds counts where the stream says so, and then a set of one will do for
 //!   its chunk's seal too: repair makes the others anew. It does in any stream where the others of
-//!   the set are gone for good, and that one has all that is committed (`members.rs`).
+//!   the set are on dead servers, and that one has all that is committed (`members.rs`).
 
 use crate::state::{ChunkRecord, EntryRecord};
 use crate::view::View;

@@ -135,8 +135,9 @@ pub(crate) struct PlannedDecision {
     decided: bool,
     /// Who comes back with more than this is kept.
     keeps_above: Option<SerialNumber>,
-    /// None of them is sound (DS8).
-    all_suspect: bool,
+    /// None of them is sound: the most that somebody has applied who told of it, or all there may
+    /// be where somebody has not told in this term (DS8).
+    above_suspects: Option<SerialNumber>,
 }
 
 impl PlannedDecision {
@@ -147,7 +148,9 @@ impl PlannedDecision {
     ) -> Self {
         let decided = is_decided(view, chunk, servers);
         let keeps_above = if decided { decided_number(view, chunk, servers) } else { None };
-        Self { decided, keeps_above, all_suspect: !is_some_sound(view, chunk.0, servers) }
+        let is_doubted = !is_some_sound(view, chunk.0, servers) && !broken(Rule::R28);
+        let above_suspects = is_doubted.then(|| furthest_known(view, chunk.0));
+        Self { decided, keeps_above, above_suspects }
     }
 
     /// Whether those of it that were raised are a part of the suspects without a decision.
@@ -169,10 +172,7 @@ impl PlannedDecision {
         (raised, reached): (&[ServerId], SerialNumber),
     ) -> Option<SerialNumber> {
         let planned = || self.keeps_above.map(|number| number.min(reached));
-        let doubted = || {
-            let is_doubted = self.all_suspect && !broken(Rule::R28);
-            (is_doubted && may_be_above(view, chunk.0, reached)).then_some(reached)
-        };
+        let doubted = || self.above_suspects.filter(|above| *above > reached).map(|_| reached);
         keeps_above(view, chunk, raised).or_else(planned).or_else(doubted)
     }
 }
@@ -254,15 +254,16 @@ fn is_some_sound(view: &View<'_>, handle: ChunkHandle, servers: &[ServerId]) -> 
     servers.iter().filter_map(replica).any(|replica| replica.is_sound())
 }
 
-/// Whether somebody, of whatever set, has applied more than that, or is not here to tell (DS8).
-fn may_be_above(view: &View<'_>, handle: ChunkHandle, reached: SerialNumber) -> bool {
+/// The most that anybody has applied, of whatever set, as far as it was told in this term; no bound
+/// where a server of the cell has not told yet what it holds (DS8).
+fn furthest_known(view: &View<'_>, handle: ChunkHandle) -> SerialNumber {
     let (servers, locations) = (view.fleet.servers(), view.fleet.locations());
-    let mut told = locations.of(handle).chain(locations.lost(handle));
-    let is_here = |server| {
-        let has_told = servers.get(server).is_some_and(|it| it.inventoried.is_some());
-        has_told && servers.is_live(view.now.time, server)
-    };
-    told.any(|(_, replica)| replica.serial > reached) || !servers.ids().all(is_here)
+    let has_told = |server| servers.get(server).is_some_and(|it| it.inventoried.is_some());
+    if !servers.ids().all(has_told) {
+        return SerialNumber::new(u64::MAX);
+    }
+    let told = locations.of(handle).chain(locations.lost(handle));
+    told.map(|(_, replica)| replica.serial).max().unwrap_or_default()
 }
 
 /// Whether one of the set, but for these, was not heard to have no more than they: here, or before

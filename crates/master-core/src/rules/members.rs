@@ -49,7 +49,7 @@ pub(crate) fn least_set(chunk: &ChunkRecord) -> usize {
 }
 
 /// The same, of a chunk that a producer may be writing, of which the log knows how much counts: one
-/// will do where its stream commits what one holds, or where the others are gone for good.
+/// will do where its stream commits what one holds, or where the servers of the others are dead.
 pub(crate) fn least_of(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> usize {
     let one_does = one_will_do(view, handle, chunk) || is_left_with_all(view, handle, chunk);
     if one_does { 1 } else { least_set(chunk) }

@@ -93,14 +93,14 @@ pub(crate) fn is_room_beside(view: &View<'_>, tried: &BTreeSet<ServerId>) -> boo
 }
 
 /// Whether none but these servers has room for a chunk, nor may have when it is heard of again that
-/// is silent for a moment.
+/// is silent for a moment, or reached again.
 pub(crate) fn is_room_nowhere_else(view: &View<'_>, holders: &BTreeSet<ServerId>) -> bool {
     let (servers, duties) = (view.fleet.servers(), view.state.known_servers().duties());
     let room = view.term.config.chunk_size;
     let may_come = |server: ServerId| {
-        let silent = servers.state(view.now.time, server) == Some(ServerState::Silent);
+        let there = servers.state(view.now.time, server) != Some(ServerState::Dead);
         let has_room = servers.get(server).is_some_and(|it| has_room(it, room));
-        silent && has_room && !holders.contains(&server) && !duties.is_draining(server)
+        there && has_room && !holders.contains(&server) && !duties.is_draining(server)
     };
     !is_room_beside(view, holders) && !servers.ids().any(may_come)
 }

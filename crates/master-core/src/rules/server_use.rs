@@ -56,7 +56,8 @@ pub(crate) fn shares(
     let chunk = view.term.config.chunk_size;
     let live = view.fleet.servers().live(view.now.time);
     let there = live.filter(|it| {
-        it.inventoried.is_some() && !view.state.known_servers().duties().is_draining(it.at.server)
+        let is_taker = it.inventoried.is_some() && it.reach.why().is_none();
+        is_taker && !view.state.known_servers().duties().is_draining(it.at.server)
     });
     // Where one has not told its capacity, all count alike.
     let all: Vec<(ServerId, u64, u64)> = there

@@ -295,10 +295,12 @@ fn tell_summary(arguments: &FsckArguments, tally: &Tally, output: &Output) -> Re
         (_, false) if !tally.lacking_servers.is_empty() => {
             let (waiting, others) =
                 (tally.lacking_servers.len(), left - tally.lacking_servers.len());
-            format!(
-                "; {waiting} wait for a server that can take a copy, {others} are being repaired: \
-                 cairn explain says why"
-            )
+            let others = match (others, tally.doubtful) {
+                (0, _) => String::new(),
+                (_, true) => format!(", {others} are being repaired, or a server did not answer"),
+                (_, false) => format!(", {others} are being repaired"),
+            };
+            format!("; {waiting} wait for a server that can take a copy{others}")
         }
         (_, true) => format!("; {left} are not repaired yet: cairn explain says why"),
         (_, false) if tally.doubtful => {

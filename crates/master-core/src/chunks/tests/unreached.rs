@@ -31,8 +31,16 @@ fn one_that_is_not_reached_is_told_of_gets_no_new_replicas_and_is_forgiven_at_on
     assert_eq!(world.beat(2, vec![], vec![]).unreached, "connection refused");
     assert_eq!(world.beat(3, vec![], vec![]).unreached, "");
     assert_eq!(members(&world.first_chunk()), [1, 3, 4]);
+    // It starts anew where it was: that is no other address.
+    world.join_as(2, 21, vec![], vec![]);
+    assert_eq!(world.told_unreached(), [2]);
+    let answer = world.beat_as(2, 21, vec![], vec![]);
+    assert_eq!((answer.unreached.as_str(), answer.reached), ("connection refused", false));
     world.unreached.clear();
-    world.pass(250, &all);
+    world.millis += 250;
+    world.beat_as(2, 21, vec![], vec![]);
+    world.wake_up();
+    assert!(world.beat_as(2, 21, vec![], vec![]).reached);
     assert_eq!(world.told_unreached(), [0; 0]);
     assert_eq!(world.reason("SERVERS_UNREACHED"), None);
 }
