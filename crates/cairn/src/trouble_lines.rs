@@ -17,7 +17,8 @@ pub(crate) async fn say_troubles(cell: Cell) {
         tokio::time::sleep(LOOK_EVERY).await;
         // Where the client has ended, so has the command.
         let Ok(notice) = cell.trouble(LONG).await else { return };
-        if let Some(notice) = notice {
+        // Where it is about to end, what it ends with says it all.
+        if let Some(notice) = notice.filter(|notice| notice.left >= LOOK_EVERY) {
             warn(&line(&notice));
             tokio::time::sleep(TOLD_EVERY - LOOK_EVERY).await;
         }

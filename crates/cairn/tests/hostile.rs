@@ -9,8 +9,8 @@ mod cell;
 
 use cairn_protocol::{
     Directed, FRAME_HEADER_SIZE, FrameHeader, FrameKind, Hello, Inventory, Liar, List, LyingServer,
-    Open, OpenAnswer, Probe, Raise, RaiseAnswer, ReplicaReport, Request, RequestId, Response, Role,
-    Welcome, encode_frame, lie_in_answer_to, lies,
+    Open, OpenAnswer, Probe, ProbeAnswer, Raise, RaiseAnswer, ReplicaReport, Request, RequestId,
+    Response, Role, Welcome, encode_frame, lie_in_answer_to, lies,
 };
 use cairn_types::{
     Address, CellId, CellPath, ChunkHandle, ChunkVersion, Incarnation, Rack, Random, ReplicaAt,
@@ -466,7 +466,14 @@ fn a_chunkserver_that_makes_up_one_number_is_done_without() {
         scope.spawn(move || pose_as_chunkserver(&master, &address.to_string(), over));
         serve(scope, listener, over, move |peer, _| {
             let made_up = |_, request: Option<Request>| {
-                let Some(Request::Raise(raise)) = request else { return None };
+                let raise = match request {
+                    Some(Request::Raise(raise)) => raise,
+                    // It is there, where it says: else it is asked nothing more.
+                    Some(Request::Probe(_)) => {
+                        return Some((Response::Probe(ProbeAnswer::default()), Vec::new()));
+                    }
+                    _ => return None,
+                };
                 asked.fetch_add(1, Ordering::SeqCst);
                 Some((raised(&raise, u64::MAX - 1), Vec::new()))
             };

@@ -31,8 +31,9 @@
 //!   it; and so may one that is damaged, of which some starts do not know how far it has come.
 //!
 //! - DS8: suspects that are all of a set need no decision, and may have lost what one has that is
-//!   none of it any more: a stale replica, or a clone that was raised and whose answer was lost.
-//!   Where there may be one, what is above them is kept as after a decision (streams' seed 2053).
+//!   none of it any more: a stale replica, a clone that was raised and whose answer was lost
+//!   (streams' seed 2053), a disk whose old copy has spoken in its name (healing seed 23). What is
+//!   above them is kept as after a decision.
 //!
 //! Appends do not come this way: they close the chunk and go on in the next one (R11).
 
@@ -135,9 +136,8 @@ pub(crate) struct PlannedDecision {
     decided: bool,
     /// Who comes back with more than this is kept.
     keeps_above: Option<SerialNumber>,
-    /// None of them is sound: the most that somebody has applied who told of it, or all there may
-    /// be where somebody has not told in this term (DS8).
-    above_suspects: Option<SerialNumber>,
+    /// None of them is sound (DS8).
+    all_suspect: bool,
 }
 
 impl PlannedDecision {
@@ -148,9 +148,8 @@ impl PlannedDecision {
     ) -> Self {
         let decided = is_decided(view, chunk, servers);
         let keeps_above = if decided { decided_number(view, chunk, servers) } else { None };
-        let is_doubted = !is_some_sound(view, chunk.0, servers) && !broken(Rule::R28);
-        let above_suspects = is_doubted.then(|| furthest_known(view, chunk.0));
-        Self { decided, keeps_above, above_suspects }
+        let all_suspect = !is_some_sound(view, chunk.0, servers) && !broken(Rule::R28);
+        Self { decided, keeps_above, all_suspect }
     }
 
     /// Whether those of it that were raised are a part of the suspects without a decision.
@@ -172,7 +171,7 @@ impl PlannedDecision {
         (raised, reached): (&[ServerId], SerialNumber),
     ) -> Option<SerialNumber> {
         let planned = || self.keeps_above.map(|number| number.min(reached));
-        let doubted = || self.above_suspects.filter(|above| *above > reached).map(|_| reached);
+        let doubted = || self.all_suspect.then_some(reached);
         keeps_above(view, chunk, raised).or_else(planned).or_else(doubted)
     }
 }
@@ -252,18 +251,6 @@ pub(super) fn is_doubted_part(
 fn is_some_sound(view: &View<'_>, handle: ChunkHandle, servers: &[ServerId]) -> bool {
     let replica = |server: &ServerId| view.fleet.locations().get(handle, *server);
     servers.iter().filter_map(replica).any(|replica| replica.is_sound())
-}
-
-/// The most that anybody has applied, of whatever set, as far as it was told in this term; no bound
-/// where a server of the cell has not told yet what it holds (DS8).
-fn furthest_known(view: &View<'_>, handle: ChunkHandle) -> SerialNumber {
-    let (servers, locations) = (view.fleet.servers(), view.fleet.locations());
-    let has_told = |server| servers.get(server).is_some_and(|it| it.inventoried.is_some());
-    if !servers.ids().all(has_told) {
-        return SerialNumber::new(u64::MAX);
-    }
-    let told = locations.of(handle).chain(locations.lost(handle));
-    told.map(|(_, replica)| replica.serial).max().unwrap_or_default()
 }
 
 /// Whether one of the set, but for these, was not heard to have no more than they: here, or before

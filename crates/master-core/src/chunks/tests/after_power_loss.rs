@@ -262,7 +262,7 @@ fn suspects_beside_the_one_that_has_gone_furthest_make_room_for_its_copies() {
     let told = [((20, 18), true), ((19, 18), true), ((19, 18), true)];
     let (mut world, mut disks) = after_power_loss(&told);
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 9000).expect("decided");
-    assert_eq!((members(&grant), kept_above(&world, &grant)), (vec![1], None));
+    assert_eq!((members(&grant), kept_above(&world, &grant)), (vec![1], Some(20)), "DS8");
     // One of them was away: it may come back with more.
     let (mut world, mut disks) = after_power_loss(&told[..2]);
     let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000).expect("decided");
@@ -465,10 +465,18 @@ fn what_one_outside_the_set_has_above_suspects_that_are_all_of_it_is_kept() {
         for id in 2..=3 {
             world.join(id, vec![], vec![]);
         }
-        world.join(2, vec![outside], vec![]);
+        world.join(2, vec![outside.clone()], vec![]);
         let grant = ask_for(&mut world, &mut disks, LeasePurpose::Level, 60_000).expect("a set");
-        assert_eq!(members(&grant), [1]);
-        assert_eq!(kept_above(&world, &grant), is_kept.then_some(20));
+        assert_eq!((members(&grant), kept_above(&world, &grant)), (vec![1], Some(20)));
+        // The chunk has its goal: what is stale goes, but for what is kept.
+        let version = world.state.chunk(grant.handle).expect("there").version;
+        let good = ReplicaReport { version, ..replica(&grant, (20, 20), false) };
+        for id in [1, 14, 15] {
+            world.join(id, vec![good.clone()], vec![]);
+        }
+        world.pass(3000, &[1, 2, 3, 14, 15]);
+        let named = world.beat(2, vec![outside], vec![]).garbage;
+        assert_eq!(named.is_empty(), is_kept, "{named:?}");
     }
 }
 
