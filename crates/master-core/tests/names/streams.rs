@@ -7,6 +7,16 @@ use cairn_protocol::{
 };
 use cairn_types::{ChunkHandle, EntryId, Layout, RecordNumber, Term};
 
+/// At the record level that streams need.
+fn cell_with_streams() -> Cell {
+    let mut cell = Cell::new();
+    let mut effects = Vec::new();
+    cell.core.raise_level(cell.now(), 2, &mut effects);
+    cell.collect(effects);
+    cell.commit();
+    cell
+}
+
 fn stream(cell: &mut Cell) -> EntryId {
     let create = Create { layout: Some(Layout::Stream), ..cell.create("/s") };
     let Ok(Response::Create(made)) = cell.ask(create) else { panic!("creates") };
@@ -22,11 +32,7 @@ fn producer(cell: &mut Cell, file: EntryId) -> OpenProducerAnswer {
 
 #[test]
 fn no_chunk_is_called_lost_while_an_earlier_commit_is_on_its_way_into_the_log() {
-    let mut cell = Cell::new();
-    let mut effects = Vec::new();
-    cell.core.raise_level(cell.now(), 2, &mut effects);
-    cell.collect(effects);
-    cell.commit();
+    let mut cell = cell_with_streams();
     let file = stream(&mut cell);
     let OpenProducerAnswer { producer, epoch, .. } = producer(&mut cell, file);
     let commit = |first: u64| {
@@ -52,11 +58,7 @@ fn no_chunk_is_called_lost_while_an_earlier_commit_is_on_its_way_into_the_log() 
 /// One such commit of whoever has a stream exclusively would leave no number for those after it.
 #[test]
 fn more_records_than_a_bundle_has_bytes_are_refused_before_they_are_logged() {
-    let mut cell = Cell::new();
-    let mut effects = Vec::new();
-    cell.core.raise_level(cell.now(), 2, &mut effects);
-    cell.collect(effects);
-    cell.commit();
+    let mut cell = cell_with_streams();
     let file = stream(&mut cell);
     let OpenProducerAnswer { producer, epoch, .. } = producer(&mut cell, file);
     let handle = ChunkHandle::of(Term::new(1), 77);

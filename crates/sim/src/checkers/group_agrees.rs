@@ -281,8 +281,8 @@ mod tests {
         Members { all: (1..=3).map(member).collect(), ..Members::default() }
     }
 
-    #[test]
-    fn what_a_failed_append_left_and_a_later_one_put_there_takes_nothing_away() {
+    /// Each of the three has the mark of the first term.
+    fn three_opened() -> GroupAgrees {
         let (mut group_agrees, members) = (GroupAgrees::default(), group());
         for node in 0..3 {
             group_agrees.opened(NodeId(node), ServerId::new(node as u64 + 1), Some(&members));
@@ -290,6 +290,12 @@ mod tests {
             let heard = [(LogIndex::default(), mark.to_bytes().into())];
             group_agrees.appended(NodeId(node), &heard).expect("a mark");
         }
+        group_agrees
+    }
+
+    #[test]
+    fn what_a_failed_append_left_and_a_later_one_put_there_takes_nothing_away() {
+        let mut group_agrees = three_opened();
         let (one, other) = (NodeId(0), NodeId(1));
         group_agrees.appended(one, &entries(1..=3)).expect("one log");
         group_agrees.may_have(one, &entries(4..=6));
@@ -307,20 +313,14 @@ mod tests {
 
     #[test]
     fn what_an_emptied_disk_had_counts_towards_what_another_has_and_nothing_by_itself() {
-        let (mut group_agrees, members) = (GroupAgrees::default(), group());
-        for node in 0..3 {
-            group_agrees.opened(NodeId(node), ServerId::new(node as u64 + 1), Some(&members));
-            let mark = GroupMark { term: Term::new(1), ..GroupMark::default() };
-            let heard = [(LogIndex::default(), mark.to_bytes().into())];
-            group_agrees.appended(NodeId(node), &heard).expect("a mark");
-        }
+        let mut group_agrees = three_opened();
         group_agrees.appended(NodeId(1), &entries(1..=4)).expect("one log");
         group_agrees.emptied(NodeId(1));
         assert_eq!(group_agrees.settle(), Vec::<Bytes>::new());
         let committed = group_agrees.appended(NodeId(0), &entries(1..=3)).expect("one log");
         assert_eq!(committed.len(), 3, "two of three have had them");
         // Under its node another member comes.
-        group_agrees.opened(NodeId(1), ServerId::new(9), Some(&members));
+        group_agrees.opened(NodeId(1), ServerId::new(9), Some(&group()));
         let committed = group_agrees.appended(NodeId(1), &entries(4..=5)).expect("one log");
         assert_eq!(committed.len(), 0, "it has no vote");
     }
