@@ -42,6 +42,7 @@ pub use gauges::{MasterGauges, MasterStanding, MasterTold};
 pub use group_member::{STOPPED, TAKEN_OUT};
 pub use incoming_backup::IncomingBackup;
 pub use master_disk::{CHECKPOINT_LANE, MasterDisk};
+pub use member_change::VOTERS;
 pub use member_directory::{MakeMemberError, make_member};
 pub use open::{MasterConfig, MasterOpenError};
 pub use recovery::RecoveryError;

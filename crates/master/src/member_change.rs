@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Numbers of voters that a group may have.
-const VOTERS: [usize; 3] = [1, 3, 5];
+pub const VOTERS: [usize; 3] = [1, 3, 5];
 /// Members that a group may have, those that do not vote among them.
 const MEMBERS_MAX: usize = 16;
 /// Records that one who is to vote may lack (MC2).

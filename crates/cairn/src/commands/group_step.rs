@@ -111,7 +111,7 @@ impl GroupStep<'_> {
             let answer = answer.map_err(|error| error.advising(Exit::Unreachable, START_ONE))?;
             voters.insert(answer.me);
         }
-        if [1, 3, 5].contains(&voters.len()) {
+        if cairn_master::VOTERS.contains(&voters.len()) {
             return Ok(());
         }
         let why = format!("{} masters would vote; a group has one, three or five", voters.len());

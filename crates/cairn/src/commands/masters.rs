@@ -96,7 +96,7 @@ async fn create(text: &str, session: &Session, output: &Output) -> Result<(), Cl
     let doing = || format!("making a group of masters of {text}");
     let all = CellAddress::parse(text).doing(doing)?.addresses();
     let distinct: std::collections::BTreeSet<&Address> = all.iter().collect();
-    if ![1, 3, 5].contains(&all.len()) || distinct.len() != all.len() {
+    if !cairn_master::VOTERS.contains(&all.len()) || distinct.len() != all.len() {
         let why = "a group has one, three or five masters";
         return Err(CliError::usage(doing(), why, "name each once, with commas between"));
     }
