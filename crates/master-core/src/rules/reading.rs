@@ -79,14 +79,17 @@ fn lost(view: &View<'_>, handle: ChunkHandle, chunk: &ChunkRecord) -> Vec<Replic
     if view.term.is_starting(now) || servers.may_tell_more(now, holds) {
         return Vec::new();
     }
-    // A server is dead by the clock; what it held is buried only with the next tick.
-    let dead = |server: ServerId| servers.state(now, server) == Some(ServerState::Dead);
-    let unburied = locations.of(handle).filter(|(server, _)| dead(*server));
+    // What it held is buried only with the next tick.
+    let unburied = locations.of(handle).filter(|(server, _)| is_dead(view, *server));
     let held = locations.lost(handle).chain(unburied);
     let held = held.filter(|(_, replica)| replica.is_current(chunk.version));
     let held: Vec<ReplicaAt> =
         held.filter_map(|(server, _)| Some(servers.get(server)?.at.clone())).collect();
     if held.is_empty() { servers.absent(now).take(LOST_MAX).cloned().collect() } else { held }
+}
+
+fn is_dead(view: &View<'_>, server: ServerId) -> bool {
+    view.fleet.servers().state(view.now.time, server) == Some(ServerState::Dead)
 }
 
 /// Whether a lease is live, whose holder alone knows the acknowledged length.
@@ -122,10 +125,15 @@ fn without_lease(
 ) -> (ChunkVersion, Vec<ReadCandidate>) {
     let mut replicas = current_by_bytes(view, handle, chunk);
     if !former_holder_unknown(view, handle, chunk) {
+        // Nearly always all go equally far: then nobody has to be asked who is reached.
+        let differ = !replicas.windows(2).all(|pair| pair[0].1.serial == pair[1].1.serial);
+        if differ || !behind(&replicas).is_empty() {
+            // Dead by the clock, and buried only with the next tick: nobody is behind it any more.
+            replicas.retain(|(server, _)| !is_dead(view, *server));
+        }
         let left_behind = behind(&replicas);
         replicas.retain(|(server, _)| !left_behind.contains(server));
-        // Nearly always all go equally far: then nobody has to be asked who is reached.
-        if !replicas.windows(2).all(|pair| pair[0].1.serial == pair[1].1.serial) {
+        if differ {
             let furthest = furthest_live(view, &replicas);
             replicas.retain(|(_, replica)| replica.serial >= furthest || broken(Rule::R29));
             let lacking = lacking_committed(view, handle, &replicas);

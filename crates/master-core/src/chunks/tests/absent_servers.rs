@@ -6,10 +6,10 @@ use crate::record::Record;
 use crate::rules::degraded;
 use crate::rules::reading::locations;
 use cairn_protocol::{
-    DegradedChunk, ErrorCode, Explain, ForgetServer, ListDegraded, ListDegradedAnswer, Response,
-    ServerState,
+    DegradedChunk, ErrorCode, Explain, ForgetServer, ListDegraded, ListDegradedAnswer,
+    ReplicaReport, Response, ServerState,
 };
-use cairn_types::{ChunkHandle, ServerId};
+use cairn_types::{ChunkHandle, SerialNumber, ServerId};
 
 impl World {
     fn states(&self) -> Vec<(ServerId, ServerState)> {
@@ -140,4 +140,35 @@ fn where_all_servers_of_a_chunk_are_dead_a_reader_is_told_who_must_come_back() {
     world.join(other, vec![], vec![]);
     world.pass(6000, &[other]);
     assert_eq!(lost(&world), held, "all that have not come back");
+}
+
+#[test]
+fn nobody_is_behind_who_is_dead_though_it_is_not_buried_yet() {
+    let mut world = World::new(4);
+    let grant = world.first_chunk();
+    let held = members(&grant);
+    for (id, serial) in std::iter::zip(&held, [1, 1, 7]) {
+        // It has applied what nobody acknowledged; or it lies.
+        let serial = SerialNumber::new(serial);
+        let told = ReplicaReport { serial, acknowledged_serial: serial, ..report(&grant) };
+        world.beat(*id, vec![told], vec![]);
+    }
+    let read_from = |world: &World| {
+        let at = locations(&world.chunks.view(world.moment(), &world.state), grant.handle);
+        (at.replicas.iter().map(|at| at.server.get()).collect::<Vec<u64>>(), at.lost.len())
+    };
+    let live = &held[..2];
+    // No lease lives any more.
+    world.pass(70_000, &held);
+    assert_eq!(read_from(&world), (held[2..].to_vec(), 0), "the others are behind");
+    world.pass(3000, live);
+    assert_eq!(read_from(&world), (held[2..].to_vec(), 0), "it is silent, and may come");
+    for id in live {
+        world.beat(*id, vec![], vec![]);
+    }
+    // Dead by the clock, and the tick that buries it has not come.
+    world.millis += 2000;
+    assert_eq!(read_from(&world), (live.to_vec(), 0));
+    world.pass(250, live);
+    assert_eq!(read_from(&world), (live.to_vec(), 0));
 }
