@@ -4,6 +4,8 @@ mod cell;
 
 use cell::{Cell, KilledOnDrop, await_output, cairn, run};
 use std::fs::File;
+use std::io::Read;
+use std::process::Stdio;
 
 /// A command line, and what its output must be.
 struct Habit<'a> {
@@ -145,6 +147,41 @@ fn tail_follows_a_name_through_its_replacement() {
     cell.ok_with(["append", "/log"], b"third\n");
     await_output(&out, "third\n");
     assert_eq!(std::fs::read_to_string(&out).expect("reads"), "first\nsecond\nthird\n");
+}
+
+#[test]
+fn tail_reads_a_file_that_lost_its_name_to_its_end_before_it_goes_on_with_the_next() {
+    const SIZE: usize = 32 << 20;
+    let cell = Cell::start(1);
+    cell.ok_with(["put", "-", "/log"], &vec![b'a'; SIZE]);
+    cell.ok_with(["append", "/records"], &b"aaaaaaaaaaaaaaa\n".repeat(SIZE / 16 / 8));
+    for (path, count, size) in [("/log", "-c", SIZE), ("/records", "-n", SIZE / 8)] {
+        let mut command = cell.command(["tail", "-F", count, "100000000", path]);
+        let mut tail = KilledOnDrop(command.stdout(Stdio::piped()).spawn().expect("starts"));
+        let mut out = tail.0.stdout.take().expect("piped");
+        let mut piece = vec![0; size / 8];
+        out.read_exact(&mut piece).expect("reads");
+        cell.ok(["mv", path, &format!("{path}.1")]);
+        cell.ok_with(["put", "-", path], &vec![b'b'; size]);
+        // Whoever reads it is slow.
+        for _ in 1..8 {
+            std::thread::sleep(std::time::Duration::from_millis(350));
+            out.read_exact(&mut piece).expect("reads");
+            assert!(piece.iter().all(|byte| *byte == b'a' || *byte == b'\n'), "{path}");
+        }
+        out.read_exact(&mut piece).expect("reads");
+        assert!(piece.iter().all(|byte| *byte == b'b'), "{path}");
+    }
+}
+
+#[test]
+fn tail_takes_any_count() {
+    let cell = Cell::start(1);
+    cell.ok_with(["put", "-", "/f"], b"one\ntwo\n");
+    let most = u64::MAX.to_string();
+    for flag in ["-n", "-c"] {
+        assert_eq!(cell.ok(["tail", flag, &most, "/f"]), "one\ntwo\n", "{flag}");
+    }
 }
 
 #[test]

@@ -140,7 +140,6 @@ fn u7_whoever_is_interrupted_takes_away_what_is_not_whole() {
         let kept = || cell.ok(["ls", "--deleted", "--json", "/"]);
         await_until("nothing of it is kept", || kept().is_empty());
     }
-    // A follower that never ends keeps a download from ending: a pipe that nobody reads.
     cell.ok_with(["put", "-", "/large"], &vec![7; 20 << 20]);
     let target = cell.local("large");
     let mut get = cell.command(["get", "/large", &shown(&target)]);
@@ -152,6 +151,42 @@ fn u7_whoever_is_interrupted_takes_away_what_is_not_whole() {
     let partial = |name: &str| name.starts_with(".large.get-");
     let left = names.filter(|entry| partial(&entry.file_name().to_string_lossy())).count();
     assert_eq!(left, 0, "{code:?}");
+}
+
+#[test]
+fn u7_who_fetches_into_a_pipe_hears_signals_though_nobody_reads_it() {
+    let cell = Cell::start(1);
+    cell.ok_with(["put", "-", "/large"], &vec![7; 20 << 20]);
+    let pipe = cell.local("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("makes a pipe");
+    let fetch = |flags| {
+        let mut get = cell.command(["get", flags, "/large", &shown(&pipe)]);
+        KilledOnDrop(get.spawn().expect("starts"))
+    };
+    // Nobody has it open; then somebody has, and reads no more than this.
+    let mut get = fetch("-f");
+    await_until("it listens for signals", || handles_interrupts(get.0.id()));
+    signal("-INT", &get);
+    assert_eq!(get.0.wait().expect("ends").code(), Some(130));
+    let mut get = fetch("-f");
+    let mut reader = std::fs::File::open(&pipe).expect("opens");
+    reader.read_exact(&mut [0; 4096]).expect("reads");
+    signal("-TERM", &get);
+    assert_eq!(get.0.wait().expect("ends").code(), Some(143));
+    // All of it; what is no plain file is given no mode, nor opened once more.
+    drop(reader);
+    let mut get = fetch("-pf");
+    let read = std::fs::read(&pipe).expect("reads");
+    assert!(get.0.wait().expect("ends").success());
+    assert!(read == vec![7; 20 << 20]);
+}
+
+/// Whether a process has a handler for SIGINT.
+fn handles_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("as ever");
+    u64::from_str_radix(caught.trim(), 16).expect("a number") & 2 != 0
 }
 
 #[test]

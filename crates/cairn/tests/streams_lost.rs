@@ -45,6 +45,15 @@ fn cell_that_lost_a_line() -> (Cell, KilledOnDrop) {
     (cell, child)
 }
 
+/// What `fsck` says that the stream has lost.
+fn lost_range(cell: &Cell) -> std::ops::Range<usize> {
+    let told = all_of(&cell.run(["fsck", "/s"]));
+    let (_, behind) = told.split_once("LOST_BYTES: bytes ").expect("it says so");
+    let mut numbers = behind.split(|it: char| !it.is_ascii_digit()).filter(|it| !it.is_empty());
+    let mut next = || numbers.next().expect("a number").parse().expect("a number");
+    next()..next()
+}
+
 #[test]
 fn what_all_servers_have_lost_is_named_and_passed_over_once_a_person_has_said_so() {
     let (mut cell, _producer) = cell_that_lost_a_line();
@@ -56,6 +65,12 @@ fn what_all_servers_have_lost_is_named_and_passed_over_once_a_person_has_said_so
     assert_eq!(cell.ok(["head", "-n", "1", "/s"]), "one\n");
     assert!(cell.ok(["has", "/s", "p", "1"]).contains("it is there, at offset 0"));
     assert!(cell.ok(["has", "/s", "p", "3"]).contains("it is there, at offset "));
+    let (rest, lost) = (cell.run(["get", "--salvage", "--raw", "/s", "-"]), lost_range(&cell));
+    assert_eq!(rest.code(), 9, "{}", rest.stderr);
+    assert!(rest.stderr.contains(&format!("bytes {} to {}", lost.start, lost.end)));
+    let has = |bytes: &[u8], line: &[u8]| bytes.windows(line.len()).any(|part| part == line);
+    assert!(has(&rest.stdout[..lost.start], b"one") && has(&rest.stdout[lost.end..], b"three"));
+    assert!(rest.stdout[lost].iter().all(|byte| *byte == 0), "zeros stand for nothing else");
     // A hole would be one in the stream of which this is a copy, too.
     cell.ok(["mkdir", "-m", "0777", "/theirs"]);
     cell.ok(["--as", "7", "cp", "/s", "/theirs/s"]);

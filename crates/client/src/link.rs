@@ -181,7 +181,12 @@ async fn turn_on(mut attached: AsyncFd<Attached<ClientCore>>, mut alarm: Pin<Box
 }
 
 pub(crate) async fn wait(answer: PendingAnswer) -> Result<Output, Error> {
-    Ok(answer.await.map_err(|_| Error::stopped())??)
+    answered(answer.await)
+}
+
+/// What came of an operation; of one that the client's end has cut off, that.
+pub(crate) fn answered(came: <PendingAnswer as Future>::Output) -> Result<Output, Error> {
+    Ok(came.map_err(|_| Error::stopped())??)
 }
 
 /// Waits for the masters' answer to a request `R`.

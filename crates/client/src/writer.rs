@@ -1,7 +1,7 @@
 //! Streaming writes: gathered into pieces of 1 MiB, several under way behind the caller.
 
 use crate::error::Error;
-use crate::link::{PendingAnswer, wait};
+use crate::link::{PendingAnswer, answered};
 use crate::open_file::OpenFile;
 use bytes::{Bytes, BytesMut};
 use cairn_client_core::Operation;
@@ -90,11 +90,41 @@ impl Writer {
     }
 
     async fn await_one(&mut self) -> Result<(), Error> {
-        let answer = self.under_way.pop_front().expect("whoever waits has sent a write");
-        if let Err(error) = wait(answer).await {
-            self.failed = Some(error.clone());
-            return Err(error);
-        }
-        Ok(())
+        let came = oldest(&mut self.under_way).await;
+        self.failed = came.clone().err();
+        came
+    }
+}
+
+/// What came of the oldest of them, which goes; of whoever gives up waiting it stays, and what
+/// came of it is told later.
+async fn oldest(under_way: &mut VecDeque<PendingAnswer>) -> Result<(), Error> {
+    let answer = under_way.front_mut().expect("whoever waits has sent a write");
+    let came = answer.await;
+    under_way.pop_front();
+    answered(came).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::oldest;
+    use cairn_protocol::{ErrorCode, Failure};
+    use std::collections::VecDeque;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    use tokio::sync::oneshot::channel;
+
+    #[test]
+    fn what_came_of_a_write_is_told_though_an_earlier_wait_for_it_was_given_up() {
+        let (tell, told) = channel();
+        let mut under_way = VecDeque::from([told]);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(oldest(&mut under_way)).poll(&mut context).is_pending());
+        tell.send(Err(Failure::refused(ErrorCode::DiskFull, "full"))).expect("is waited for");
+        let mut again = pin!(oldest(&mut under_way));
+        let std::task::Poll::Ready(came) = again.as_mut().poll(&mut context) else {
+            panic!("it is there")
+        };
+        assert_eq!(came.map_err(|error| error.code()), Err(ErrorCode::DiskFull));
     }
 }

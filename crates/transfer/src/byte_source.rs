@@ -85,7 +85,7 @@ impl<R: io::Read + Send + 'static> ByteSource for LocalSource<R> {
 
 /// Does what may wait for another process where nothing else is done: signals and the cell's
 /// answers are heard meanwhile.
-async fn off_the_loop<T: Send + 'static>(
+pub(crate) async fn off_the_loop<T: Send + 'static>(
     act: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(act).await.map_err(io::Error::other)?

@@ -1,16 +1,25 @@
 //! Where a file of a cell goes on this machine.
 //!
 //! - L1: a plain file is written under a partial name beside its target and renamed when all of it
-//!   is there; it has the mode of the one that it replaces, or the one that it is to be made with.
+//!   is on the disk; it has the mode of the one that it replaces, or the one that it is to be made
+//!   with, and is never more open than that. Whoever made a file there meanwhile keeps it, where
+//!   none was to be replaced.
 //! - L2: a link is followed, and what is no plain file (a device, a pipe) is written through and
-//!   never replaced.
+//!   never replaced. Who waits for another process there keeps nobody waiting: signals and the
+//!   cell's answers are heard meanwhile.
 
+use crate::byte_source::off_the_loop;
 use crate::partial_files::PartialFiles;
 use crate::partial_name::local_partial_name;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tokio::task::block_in_place;
+
+/// What its owner may do with a file.
+const OWNERS_BITS: u32 = 0o700;
 
 /// Why nothing can be written there.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +53,29 @@ struct PartialTarget<'p> {
     target: PathBuf,
     /// The mode of the one that it replaces.
     former: Option<Permissions>,
+    /// Whatever is there by then.
+    replaces: bool,
     partials: &'p PartialFiles,
+}
+
+impl PartialTarget<'_> {
+    fn give_name(&self) -> Result<(), LocalTargetError> {
+        if self.replaces {
+            return Ok(std::fs::rename(&self.path, &self.target)?);
+        }
+        match renameat_with(CWD, &self.path, CWD, &self.target, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::EXIST) => Err(LocalTargetError::Taken),
+            // A file system that cannot do it at once: looked at just before.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+                if self.target.symlink_metadata().is_ok() {
+                    return Err(LocalTargetError::Taken);
+                }
+                Ok(std::fs::rename(&self.path, &self.target)?)
+            }
+            Err(errno) => Err(io::Error::from(errno).into()),
+        }
+    }
 }
 
 impl Drop for PartialTarget<'_> {
@@ -61,6 +92,9 @@ impl<'p> LocalTarget<'p> {
     ///
     /// # Errors
     /// Where that may not or cannot be.
+    ///
+    /// # Panics
+    /// Where it is a pipe or a device, and the runtime has no thread beside this one.
     pub async fn open(
         target: &Path,
         (replace, mode): (bool, Option<u32>),
@@ -71,7 +105,7 @@ impl<'p> LocalTarget<'p> {
             Ok(_) if !replace => return Err(LocalTargetError::Taken),
             Ok(there) if there.is_file() => (target.canonicalize()?, Some(there.permissions())),
             Ok(_) => {
-                let file = OpenOptions::new().write(true).open(target)?;
+                let file = block_in_place(|| OpenOptions::new().write(true).open(target))?;
                 return Ok(Self { file, partial: None });
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -82,13 +116,20 @@ impl<'p> LocalTarget<'p> {
         let path = local_partial_name(&target);
         partials.note_local(&path).await;
         let former = former.filter(|_| mode.is_none());
-        let partial = PartialTarget { path, target, former, partials };
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        if let Some(mode) = mode {
+        // Until it is whole it is its owner's.
+        if let Some(mode) = mode.or(former.as_ref().map(|former| former.mode() & OWNERS_BITS)) {
             options.mode(mode);
         }
+        let partial = PartialTarget { path, target, former, replaces: replace, partials };
         Ok(Self { file: options.open(&partial.path)?, partial: Some(partial) })
+    }
+
+    /// Whether it is no plain file (L2).
+    #[must_use]
+    pub fn is_written_through(&self) -> bool {
+        self.partial.is_none()
     }
 
     /// The next bytes.
@@ -96,21 +137,25 @@ impl<'p> LocalTarget<'p> {
     /// # Errors
     /// Where this machine refuses.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_written_through() {
+            return block_in_place(|| self.file.write_all(bytes));
+        }
         self.file.write_all(bytes)
     }
 
-    /// All is written: gives a partial file its name.
+    /// All is written: gives a partial file its name, once the disk has it.
     ///
     /// # Errors
-    /// Where this machine refuses.
-    pub fn finish(self) -> io::Result<()> {
-        if let Some(partial) = &self.partial {
-            if let Some(mode) = &partial.former {
-                self.file.set_permissions(mode.clone())?;
-            }
-            std::fs::rename(&partial.path, &partial.target)?;
+    /// Where this machine refuses, some only now; or a file has the name by now that is not to be
+    /// replaced.
+    pub async fn finish(self) -> Result<(), LocalTargetError> {
+        let Self { file, partial } = self;
+        let Some(partial) = partial else { return Ok(()) };
+        if let Some(mode) = &partial.former {
+            file.set_permissions(mode.clone())?;
         }
-        Ok(())
+        off_the_loop(move || file.sync_all()).await?;
+        partial.give_name()
     }
 }
 
@@ -139,14 +184,19 @@ mod tests {
     use crate::partial_files::PartialFiles;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
+    use tokio::runtime::{Builder, Runtime};
 
     fn write(target: &Path, replace: bool, finish: bool) -> Result<(), LocalTargetError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
         let partials = PartialFiles::default();
-        let opened = LocalTarget::open(target, (replace, None), &partials);
-        let mut file = runtime.block_on(opened)?;
-        file.write(b"new")?;
-        if finish { Ok(file.finish()?) } else { Ok(()) }
+        with_threads().block_on(async {
+            let mut file = LocalTarget::open(target, (replace, None), &partials).await?;
+            file.write(b"new")?;
+            if finish { file.finish().await } else { Ok(()) }
+        })
+    }
+
+    fn with_threads() -> Runtime {
+        Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("starts")
     }
 
     fn names(directory: &Path) -> usize {
@@ -172,7 +222,7 @@ mod tests {
     fn with_a_mode_it_is_never_more_open_than_that_not_even_where_it_replaces_an_open_file() {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let at = scratch.path().join("x");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
+        let runtime = with_threads();
         let partials = PartialFiles::default();
         for replaces in [false, true] {
             let opened = LocalTarget::open(&at, (replaces, Some(0o600)), &partials);
@@ -187,9 +237,41 @@ mod tests {
                 }
             };
             modes("partial");
-            file.finish().expect("renames");
+            runtime.block_on(file.finish()).expect("renames");
             modes("whole");
             std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o644)).expect("sets");
+        }
+    }
+
+    #[test]
+    fn what_replaces_a_private_file_is_private_while_it_is_written() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let at = scratch.path().join("x");
+        std::fs::write(&at, b"old").expect("writes");
+        std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o640)).expect("sets");
+        let partials = PartialFiles::default();
+        let opened = LocalTarget::open(&at, (true, None), &partials);
+        let file = with_threads().block_on(opened).expect("opens");
+        let mode = file.file.metadata().expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_somebody_made_meanwhile_is_kept_unless_it_is_to_be_replaced() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let at = scratch.path().join("x");
+        let partials = PartialFiles::default();
+        let runtime = with_threads();
+        for (replaces, stays) in [(false, &b"precious"[..]), (true, b"new")] {
+            let opened = LocalTarget::open(&at, (replaces, None), &partials);
+            let mut file = runtime.block_on(opened).expect("opens");
+            file.write(b"new").expect("writes");
+            std::fs::write(&at, b"precious").expect("writes");
+            let finished = runtime.block_on(file.finish());
+            assert_eq!(matches!(finished, Err(LocalTargetError::Taken)), !replaces);
+            assert_eq!(std::fs::read(&at).expect("reads"), stays);
+            assert_eq!(names(scratch.path()), 1, "nothing is left over");
+            std::fs::remove_file(&at).expect("removes");
         }
     }
 

@@ -4,12 +4,16 @@
 //! - SV1: zeros stand for blocks that match their checksums nowhere, for what a stream has
 //!   lost, and for the rest of a chunk of which the master knows no replica; for nothing else. A
 //!   server that does not answer, or is late, is a failure: it has the bytes.
+//! - SV2: what cannot be read at once is read in pieces that no border parts: blocks are of chunks,
+//!   and of a stream each extent begins anywhere in its chunk's.
 
 use crate::byte_source::{PIECE_SIZE, Progress};
 use crate::download::DownloadError;
 use cairn_client::{Cell, Error, ErrorCode, File, Layout};
 use cairn_protocol::Open;
 use cairn_types::{CellPath, ChunkIndex};
+use std::collections::BTreeSet;
+use std::iter::successors;
 use std::ops::Range;
 
 /// Hands what can be read of `file`, which is at that path, to `sink`, as it is stored, and zeros
@@ -38,22 +42,59 @@ pub async fn salvage<E>(
     Ok(salvaged.lost)
 }
 
+/// Where from `at` to `end` one block of a chunk follows another, or a stream's lost bytes begin.
+async fn borders(
+    (cell, path, file): (&Cell, &CellPath, &File),
+    at: u64,
+    end: u64,
+) -> Result<BTreeSet<u64>, Error> {
+    let block = u64::from(cell.info().config.block_size);
+    // The first behind `from`, where that stands so far within its chunk.
+    let next = |from: u64, in_chunk: u64| from + block - in_chunk % block;
+    let mut borders = BTreeSet::from([end]);
+    if file.entry().layout != Layout::Stream {
+        // Chunks are whole blocks long.
+        let all = successors(Some(next(at, at)), |from| Some(from + block));
+        borders.extend(all.take_while(|border| *border < end));
+        return Ok(borders);
+    }
+    let stream = cell.open_stream(path).await?;
+    let (mut seen, is_within) = (at, |border: &u64| (at + 1..end).contains(border));
+    while seen < end && stream.file().entry().id == file.entry().id {
+        let page = stream.extents(seen).await?;
+        let Some(last) = page.extents.last() else { break };
+        seen = last.offset + last.size;
+        for extent in &page.extents {
+            let extent_end = extent.offset + extent.size;
+            let first = next(extent.offset, extent.chunk_offset);
+            let blocks = successors(Some(first), |from| Some(from + block));
+            borders.extend(blocks.take_while(|it| *it < extent_end.min(end)).filter(is_within));
+            let tail = page.lost.iter().find(|tail| tail.handle == extent.handle);
+            let lost = tail.map_or(0, |tail| tail.lost_of(extent.chunk_offset, extent.size));
+            borders.extend([extent_end - lost, extent_end].into_iter().filter(is_within));
+        }
+    }
+    Ok(borders)
+}
+
 /// The same up to `end`, block by block, of a file that is so long.
 async fn by_blocks<E, S: FnMut(&[u8]) -> Result<(), E>, P: Progress>(
     of: (&Cell, &CellPath, &File),
     (end, length): (u64, u64),
     salvaged: &mut Salvaged<'_, S, P>,
 ) -> Result<(), DownloadError<E>> {
-    let (cell, _, file) = of;
-    let block = u64::from(cell.info().config.block_size);
-    while salvaged.at < end {
-        let block_end = ((salvaged.at / block + 1) * block).min(end);
-        match file.read_at(salvaged.at, block_end - salvaged.at).await {
+    let (.., file) = of;
+    for border in borders(of, salvaged.at, end).await? {
+        // A whole chunk that is lost has more than one.
+        if border <= salvaged.at {
+            continue;
+        }
+        match file.read_at(salvaged.at, border - salvaged.at).await {
             Ok(bytes) if bytes.is_empty() => return Ok(()),
             Ok(bytes) => salvaged.give(&bytes)?,
             Err(error) => {
                 let lost_to = match error.code() {
-                    ErrorCode::ChecksumMismatch | ErrorCode::LostBytes => block_end,
+                    ErrorCode::ChecksumMismatch | ErrorCode::LostBytes => border,
                     _ => end_of_lost_chunk(of, salvaged.at, error).await?.min(length),
                 };
                 salvaged.give_zeros(lost_to - salvaged.at)?;

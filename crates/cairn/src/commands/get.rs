@@ -150,11 +150,14 @@ async fn to_stdout(
 ) -> Result<(), CliError> {
     let (progress, mut tally) = (WorkProgress::new("get", None), Tally::default());
     for from in sources {
-        let file = open(from).await?;
-        let sink = |bytes: &[u8]| output.bytes(bytes);
         let how = (get.records, get.salvage);
-        let lost = deliver_or_salvage(from, &file, how, sink, &progress).await?;
-        tally.note(tell_lost(from, &lost))?;
+        let delivered = async {
+            let file = open(from).await?;
+            let sink = |bytes: &[u8]| output.bytes(bytes);
+            let lost = deliver_or_salvage(from, &file, how, sink, &progress).await?;
+            tell_lost(from, &lost)
+        };
+        tally.note(delivered.await)?;
     }
     progress.finish();
     tally.finish()
@@ -222,8 +225,9 @@ impl GetContext {
         };
         let how = (self.records, self.salvage);
         let lost = deliver_or_salvage(&from, &source, how, write, &self.progress).await?;
-        target.finish().doing(doing)?;
-        if self.preserve {
+        let is_kept = !target.is_written_through();
+        target.finish().await.doing(doing)?;
+        if self.preserve && is_kept {
             give_to_local(&entry, &to)?;
         }
         let to = to.display().to_string();

@@ -22,7 +22,8 @@ const STEP_SIZE: u64 = 64 << 10;
 
 /// How often `-F` looks whether another file has taken the name.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How much longer a file is followed that has lost its name: what was added last still comes.
+/// How much longer a file is followed that has lost its name: what is added last still comes. Then
+/// it is read to its end, however far that is.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// How long after a failure a follower asks again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -186,15 +187,23 @@ async fn records(
     let mut reader =
         if tail.follows() { file.records_follow(offset) } else { file.records(offset) };
     let mut replaced = pin!(replacement(tail, from, file));
+    let mut next_file = None;
     loop {
         let record = tokio::select! {
             record = reader.next() => record.doing(doing),
-            another = &mut replaced => return Ok(Some(another)),
+            another = &mut replaced, if next_file.is_none() => {
+                next_file = Some(another);
+                reader = file.records(reader.consumed());
+                continue;
+            }
         };
+        if next_file.is_some() && is_gone(from, &record) {
+            return Ok(next_file);
+        }
         let Some(record) = patience.heed(record).await? else { continue };
         let Some(record) = record else {
             warned.heed(from, file);
-            return Ok(None);
+            return Ok(next_file);
         };
         let size = usize::try_from(std::mem::take(&mut skipped)).unwrap_or(usize::MAX);
         // Where only its end is left, that is the terminator.
@@ -205,6 +214,15 @@ async fn records(
         }
         warned.heed(from, file);
     }
+}
+
+/// Whether a file that lost its name is not there any more, which is told: not all of it was read.
+fn is_gone<T>(from: &RemotePath, came: &Result<T, CliError>) -> bool {
+    let is_gone = matches!(came, Err(gone) if gone.exit() == Exit::NotFound);
+    if is_gone {
+        warn(&format!("{from}: the file that had this name is gone before all of it was read"));
+    }
+    is_gone
 }
 
 /// What a follower was warned of so far.
@@ -236,20 +254,7 @@ async fn bytes(
 ) -> Result<Option<File>, CliError> {
     let doing = || format!("reading {from}");
     if tail.follows() {
-        let mut follower = file.tail(start);
-        let mut patience = FollowerPatience::of(tail);
-        let mut warned = FollowerWarnings::default();
-        let mut replaced = pin!(replacement(tail, from, file));
-        loop {
-            let piece = tokio::select! {
-                piece = follower.next() => piece.doing(doing),
-                another = &mut replaced => return Ok(Some(another)),
-            };
-            let Some(piece) = patience.heed(piece).await? else { continue };
-            output.bytes(&piece)?;
-            output.flush()?;
-            warned.heed(from, file);
-        }
+        return followed_bytes(tail, from, file, start, output).await.map(Some);
     }
     let mut reader = file.reader(start);
     while let Some(piece) = reader.next().await.doing(doing)? {
@@ -257,6 +262,47 @@ async fn bytes(
     }
     warn_of_doubts(from, file);
     Ok(None)
+}
+
+/// Delivers bytes from `at` on, to the end of a file that has lost its name; the one that took it.
+async fn followed_bytes(
+    tail: &TailArguments,
+    from: &RemotePath,
+    file: &File,
+    mut at: u64,
+    output: &Output,
+) -> Result<File, CliError> {
+    let doing = || format!("reading {from}");
+    let mut follower = file.tail(at);
+    let mut patience = FollowerPatience::of(tail);
+    let mut warned = FollowerWarnings::default();
+    let mut replaced = pin!(replacement(tail, from, file));
+    let mut deliver = |piece: &[u8]| {
+        output.bytes(piece)?;
+        output.flush()?;
+        warned.heed(from, file);
+        Ok::<u64, CliError>(piece.len() as u64)
+    };
+    let another = loop {
+        let piece = tokio::select! {
+            piece = follower.next() => piece.doing(doing),
+            another = &mut replaced => break another,
+        };
+        let Some(piece) = patience.heed(piece).await? else { continue };
+        at += deliver(&piece)?;
+    };
+    let mut rest = file.reader(at);
+    loop {
+        let piece = rest.next().await.doing(doing);
+        if is_gone(from, &piece) {
+            return Ok(another);
+        }
+        match patience.heed(piece).await? {
+            None => {}
+            Some(Some(piece)) => drop(deliver(&piece)?),
+            Some(None) => return Ok(another),
+        }
+    }
 }
 
 /// The offset behind the newline before the last `count` lines.
@@ -267,7 +313,7 @@ async fn start_of_lines(
     count: u64,
 ) -> Result<u64, CliError> {
     // A newline at the very end ends the last line and begins none.
-    let (mut end, mut wanted) = (length, count + 1);
+    let (mut end, mut wanted) = (length, count.saturating_add(1));
     while end > 0 {
         let start = end.saturating_sub(STEP_SIZE);
         let piece = file.read_at(start, end - start).await.doing(|| format!("reading {from}"))?;

@@ -13,6 +13,8 @@
 //!   was not done: this try was not.
 //! - Q3: who waits at a master that is trusted no more asks the next one; what comes of the first
 //!   try is unknown, and the number tells that master of both (Q1).
+//! - Q4: what has no number is taken anew each time: a refusal may come of the try before, as where
+//!   that one has forgotten a server already, or where a stream of which it committed is gone.
 
 use crate::masters::primary_watch::AskedMaster;
 use crate::masters::shadow_choice::{SHADOW_AFTER, SHADOW_PATIENCE, SHADOW_PAUSE};
@@ -46,6 +48,15 @@ pub(crate) struct AnsweredBy {
 pub(crate) struct MasterAnswer {
     pub(crate) response: Response,
     pub(crate) by: AnsweredBy,
+}
+
+/// How a master takes a change that it is asked for once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeated {
+    /// It knows the number, and what came of it (R24).
+    Known,
+    /// As if nobody had asked before (Q4).
+    Anew,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +134,8 @@ impl MasterCall {
         }
     }
 
-    fn is_mutation(&self) -> bool {
+    /// Whether it changes something, and how a master takes it when it is asked once more.
+    fn change(&self) -> Option<Repeated> {
         match &self.request {
             Request::MakeDirectory(_)
             | Request::Create(_)
@@ -135,17 +147,29 @@ impl MasterCall {
             | Request::Snapshot(_)
             | Request::SetAttributes(_)
             | Request::OpenProducer(_)
-            | Request::CommitBundles(_)
             | Request::CloseProducer(_)
-            | Request::ForgetProducer(_) => true,
-            Request::Batch(batch) => batch.entries.iter().any(BatchEntry::is_mutation),
-            _ => false,
+            | Request::ForgetProducer(_) => Some(Repeated::Known),
+            Request::CommitBundles(_)
+            | Request::SkipLost(_)
+            | Request::Drain(_)
+            | Request::Undrain(_)
+            | Request::Balance(_)
+            | Request::CancelJob(_)
+            | Request::ChangeSettings(_)
+            | Request::ForgetServer(_)
+            | Request::LetGoOfLost(_)
+            | Request::Recover(_)
+            | Request::ChangeMasters(_) => Some(Repeated::Anew),
+            Request::Batch(batch) if batch.entries.iter().any(BatchEntry::is_mutation) => {
+                Some(Repeated::Known)
+            }
+            _ => None,
         }
     }
 
-    /// Whether a change of names may come of requests already sent (K1).
+    /// Whether a change may come of requests already sent (K1).
     pub(crate) fn may_have_happened(&self) -> bool {
-        self.is_mutation() && (self.unknown || self.asked().is_some())
+        self.change().is_some() && (self.unknown || self.asked().is_some())
     }
 
     pub(crate) fn last_failure(&self) -> Option<&Failure> {
@@ -182,7 +206,7 @@ impl MasterCall {
                 }
                 // Q3.
                 cx.client.outbox.give_up(call);
-                self.unknown |= self.is_mutation();
+                self.unknown |= self.change().is_some();
                 self.state = MasterCallState::Resting;
                 self.attempts += 1;
                 self.try_again(cx)
@@ -379,15 +403,12 @@ impl MasterCall {
     }
 
     /// What a final failure says of the change. A refusal that the log remembers is the answer to
-    /// all tries; that this one was not done says nothing of an earlier one. Of a commit the log
-    /// remembers no refusal: where the stream has gone meanwhile, or its quota is full, the earlier
-    /// try may have come before that.
+    /// all tries; that this one was not done says nothing of an earlier one (Q2, Q4).
     fn outcome_of(&self, failure: &Failure) -> Outcome {
-        let forgotten =
-            failure.code == ErrorCode::TooOld || matches!(self.request, Request::CommitBundles(_));
+        let Some(repeated) = self.change().filter(|_| self.unknown) else { return failure.outcome };
+        let forgotten = failure.code == ErrorCode::TooOld || repeated == Repeated::Anew;
         let of_this_try = forgotten || failure.outcome == Outcome::NotDone;
-        let maybe = self.unknown && self.is_mutation();
-        if maybe && of_this_try { Outcome::Unknown } else { failure.outcome }
+        if of_this_try { Outcome::Unknown } else { failure.outcome }
     }
 
     fn failed(&mut self, cx: &mut TaskContext<'_>, failure: Failure) -> Progress<MasterAnswer> {
@@ -416,8 +437,9 @@ mod tests {
     use crate::operation::{Operation, Output};
     use crate::test_client::{client, result};
     use cairn_protocol::{
-        BATCH_COUNT_MAX, Batch, BatchAnswer, BatchEntry, BatchResult, Delete, DeleteAnswer,
-        ErrorCode, Failure, Outcome, Request, Response, Stat,
+        BATCH_COUNT_MAX, Balance, Batch, BatchAnswer, BatchEntry, BatchResult, CancelJob,
+        ChangeMasters, ChangeSettings, Delete, DeleteAnswer, Drain, ErrorCode, Failure,
+        ForgetServer, LetGoOfLost, Outcome, Recover, Request, Response, SkipLost, Stat, Undrain,
     };
     use std::time::Duration;
 
@@ -456,6 +478,46 @@ mod tests {
             client.tell(&second, Err(full()));
             let failure = result(&done).expect_err("refused");
             assert_eq!((failure.code, failure.outcome), (ErrorCode::DiskFull, outcome));
+        }
+    }
+
+    /// What a person asks that has no number.
+    fn unnumbered() -> [Request; 10] {
+        [
+            Drain::default().into(),
+            Undrain::default().into(),
+            Balance::default().into(),
+            CancelJob::default().into(),
+            ChangeSettings::default().into(),
+            ForgetServer::default().into(),
+            LetGoOfLost::default().into(),
+            Recover::default().into(),
+            SkipLost::default().into(),
+            ChangeMasters::default().into(),
+        ]
+    }
+
+    #[test]
+    fn what_has_no_number_may_be_done_though_the_repeated_question_is_refused() {
+        let gone = || Failure::refused(ErrorCode::NotFound, "there is none");
+        for request in unnumbered() {
+            for (first, outcome) in
+                [(Outcome::Unknown, Outcome::Unknown), (Outcome::NotDone, Outcome::Refused)]
+            {
+                let mut client = client();
+                let done = client.start(Operation::Ask(request.clone()));
+                client.fail(unreachable(first));
+                client.find("m2:1", 1);
+                let second = client.call();
+                client.tell(&second, Err(gone()));
+                let failure = result(&done).expect_err("refused");
+                assert_eq!(failure.outcome, outcome, "{}", request.name());
+            }
+            let mut client = client();
+            let done = client.start(Operation::Ask(request.clone()));
+            client.pass(Duration::from_secs(61));
+            let failure = result(&done).expect_err("nobody answered");
+            assert_eq!(failure.outcome, Outcome::Unknown, "{}", request.name());
         }
     }
 
