@@ -2,10 +2,11 @@
 
 mod cell;
 
-use cell::{Cell, KilledOnDrop, await_output, cairn, run};
+use cell::{Cell, KilledOnDrop, await_output, await_until, cairn, run};
 use std::fs::File;
 use std::io::Read;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// A command line, and what its output must be.
 struct Habit<'a> {
@@ -165,7 +166,8 @@ fn tail_reads_a_file_that_lost_its_name_to_its_end_before_it_goes_on_with_the_ne
         cell.ok_with(["put", "-", path], &vec![b'b'; size]);
         // Whoever reads it is slow.
         for _ in 1..8 {
-            std::thread::sleep(std::time::Duration::from_millis(350));
+            let read = Instant::now();
+            await_until("a reader's pause", || read.elapsed() > Duration::from_millis(350));
             out.read_exact(&mut piece).expect("reads");
             assert!(piece.iter().all(|byte| *byte == b'a' || *byte == b'\n'), "{path}");
         }

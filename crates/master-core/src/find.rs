@@ -1,19 +1,23 @@
 //! FindMatchingFiles: names that match a pattern, below a directory, page by page (Table 4).
 //!
 //! Paths come in the order of their names, level by level: `/a`, `/a/b`, `/a-b`. A page also ends
-//! when it has looked at many names, so that one request cannot hold the master up, and when it is
-//! large, so that it fits a message. What is in a directory that the caller may not read and
-//! search is left out.
+//! when it has looked at many names, or compared many characters, so that one request cannot hold
+//! the master up, and when it is large, so that it fits a message. What is in a directory that the
+//! caller may not read and search is left out.
 
 use crate::permissions::Asker;
 use crate::reads::page_size;
 use crate::state::{Children, State};
 use cairn_protocol::{ErrorCode, Failure, Find, FindAnswer, Found, MESSAGE_SIZE_MAX};
 use cairn_types::wire::Message;
-use cairn_types::{EntryId, EntryKind, PATH_SIZE_MAX, name_matches};
+use cairn_types::{EntryId, EntryKind, NAME_SIZE_MAX, NamePattern, PATH_SIZE_MAX};
 
 /// Names looked at for one page.
 const VISIT_COUNT_MAX: usize = 10_000;
+/// Characters of a pattern are compared with characters of names so often for one page.
+const STEPS_MAX: usize = 8 << 20;
+/// Bytes of a pattern: a bracket expression for each character of a name, and more.
+const PATTERN_SIZE_MAX: usize = 4 * NAME_SIZE_MAX;
 /// A page of this many bytes is full: a thousand long paths would not fit a message.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -36,6 +40,11 @@ impl<'a> Level<'a> {
 pub(crate) fn find(asker: Asker<'_>, find: &Find) -> Result<FindAnswer, Failure> {
     let state = asker.state;
     let root = state.resolve(&find.root)?;
+    if find.pattern.len() > PATTERN_SIZE_MAX {
+        let line = format!("find: a pattern has at most {PATTERN_SIZE_MAX} bytes");
+        return Err(Failure::refused(ErrorCode::Invalid, line));
+    }
+    let (pattern, mut steps) = (NamePattern::new(&find.pattern), 0);
     let mut path: Vec<String> = Vec::new();
     let mut levels = resume(asker, root, find, &mut path)?;
     let prefix = if find.root.is_root() { "" } else { find.root.as_str() };
@@ -48,16 +57,16 @@ pub(crate) fn find(asker: Asker<'_>, find: &Find) -> Result<FindAnswer, Failure>
             return Ok(answer);
         };
         let full = || format!("{prefix}/{}", path.join("/"));
-        if name_matches(&find.pattern, &name)
+        steps += name.len() * find.pattern.len();
+        if pattern.matches(&name)
             && let Some(entry) = state.describe(id, &name)
         {
             let found = Found { path: full(), entry };
             page_bytes += found.to_bytes().len();
             answer.found.push(found);
         }
-        if answer.found.len() == limit || page_bytes >= PAGE_BYTES_MAX {
-            answer.resume = full();
-            return Ok(answer);
+        if answer.found.len() == limit || page_bytes >= PAGE_BYTES_MAX || steps >= STEPS_MAX {
+            break;
         }
     }
     answer.resume = format!("{prefix}/{}", path.join("/"));
@@ -120,10 +129,10 @@ fn next<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::Asker;
+    use super::{Asker, PATTERN_SIZE_MAX, STEPS_MAX};
     use crate::record::{AddDirectories, HideEntry, NewDirectory, Record};
     use crate::state::{ROOT, State};
-    use cairn_protocol::{Failure, Find, FindAnswer, MESSAGE_SIZE_MAX};
+    use cairn_protocol::{ErrorCode, Failure, Find, FindAnswer, MESSAGE_SIZE_MAX};
     use cairn_types::wire::Message;
     use cairn_types::{CellPath, EntryId, LogIndex, MutationName, MutationNumber, SessionId, Term};
     use std::sync::Arc;
@@ -179,6 +188,31 @@ mod tests {
             }
             assert_eq!(found, ["/a/b/x1", "/a/x0", "/a-b/x2", "/x3"]);
         }
+    }
+
+    #[test]
+    fn a_costly_pattern_ends_pages_early_and_one_that_is_too_long_is_refused() {
+        let names: Vec<String> = (0..300).map(|at| format!("{at:0200}x")).collect();
+        let paths: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
+        let paths: Vec<&[&str]> = paths.iter().map(<[&str; 1]>::as_slice).collect();
+        let state = state(&paths);
+        let ask = |pattern: String, after: String| {
+            find(&state, &Find { root: CellPath::root(), pattern, after, limit: 1000 })
+        };
+        let costly = format!("*[{}]", "x".repeat(PATTERN_SIZE_MAX - 3));
+        let (mut found, mut after, mut pages) = (0, String::new(), 0);
+        loop {
+            let page = ask(costly.clone(), after).expect("a pattern");
+            (found, pages) = (found + page.found.len(), pages + 1);
+            after = page.resume;
+            if after.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(found, 300);
+        assert!(pages > 300 * 200 * PATTERN_SIZE_MAX / STEPS_MAX, "{pages} pages");
+        let refused = ask("x".repeat(PATTERN_SIZE_MAX + 1), String::new());
+        assert_eq!(refused.map_err(|failure| failure.code), Err(ErrorCode::Invalid));
     }
 
     #[test]

@@ -68,5 +68,6 @@ pub use outbox::{MasterEffect, MasterOutbox, ProposalId};
 pub use permitted::{check_member_request, may_know_all_names};
 pub use record::Record;
 pub use room::LogSpace;
+pub use rules::file_paths::{FilePath, FilePaths};
 pub use shadow::ShadowCore;
 pub use state::State;

@@ -12,6 +12,8 @@
 //! - PL1: of two that conflict, the one that came first runs first, to its end.
 //! - PL2: the earliest operation that is here runs, so none waits for ever.
 //! - PL3: a path that nobody locks takes no memory.
+//! - PL4: whoever leaves looks only at those that may have waited for it: thousands may run, and
+//!   wait, below one directory.
 //!
 //! Knows names only; what they stand for is looked up when the locks are held.
 
@@ -90,7 +92,8 @@ fn way_down(path: &CellPath) -> impl Iterator<Item = &str> {
 struct Queue {
     all: Tickets,
     writers: Tickets,
-    waiting: u64,
+    /// Of those, who does not run yet.
+    waiting: Tickets,
 }
 
 impl Queue {
@@ -104,13 +107,31 @@ impl Queue {
     }
 
     fn leave(&mut self, ticket: Ticket) {
-        let index = self.all.binary_search(&ticket).expect("who leaves has joined");
-        self.all.remove(index);
-        if let Ok(index) = self.writers.binary_search(&ticket) {
-            self.writers.remove(index);
-        }
+        let has_joined = remove(&mut self.all, ticket);
+        assert!(has_joined, "who leaves has joined");
+        remove(&mut self.writers, ticket);
         assert!(self.writers.len() <= self.all.len(), "a writer is one of all");
     }
+
+    /// Who may run now that somebody has left who locked the path like that. Only a writer waits
+    /// for readers, until it is the first of all; whoever stands behind a writer still waits for
+    /// it.
+    fn candidates(&self, left: Mode) -> impl Iterator<Item = Ticket> {
+        let first_writer = self.writers.front().copied();
+        let is_first = first_writer.is_some() && first_writer == self.all.front().copied();
+        let from = match left {
+            Mode::Read => first_writer.filter(|_| is_first).unwrap_or(Ticket(u64::MAX)),
+            Mode::Write => Ticket::default(),
+        };
+        let behind = self.waiting.range(self.waiting.partition_point(|it| *it < from)..).copied();
+        behind.take_while(move |it| first_writer.is_none_or(|writer| *it <= writer))
+    }
+}
+
+/// Whether it stood there.
+fn remove(tickets: &mut Tickets, ticket: Ticket) -> bool {
+    let found = tickets.binary_search(&ticket);
+    found.is_ok_and(|index| tickets.remove(index).is_some())
 }
 
 /// Ascending. Most leave near the front.
@@ -128,6 +149,9 @@ pub(crate) struct PathLocks {
     last: u64,
     operations: BTreeMap<Ticket, LockedOperation>,
     queues: BTreeMap<String, Queue>,
+    /// How often somebody who waits was looked at (PL4).
+    #[cfg(test)]
+    looked_at: u64,
 }
 
 impl PathLocks {
@@ -149,7 +173,7 @@ impl PathLocks {
         }
         let runs = self.may_run(ticket, &locks);
         if !runs {
-            self.count_waiting(&locks, |waiting| waiting + 1);
+            self.note_waiting(&locks, |waiting| waiting.push_back(ticket));
         }
         self.operations.insert(ticket, LockedOperation { locks, runs });
         (ticket, runs)
@@ -161,22 +185,23 @@ impl PathLocks {
             unreachable!("locks are given back once");
         };
         if !gone.runs {
-            self.count_waiting(&gone.locks, |waiting| waiting - 1);
+            self.note_waiting(&gone.locks, |waiting| _ = remove(waiting, ticket));
         }
         let mut candidates = BTreeSet::new();
-        for (path, _) in gone.locks.paths() {
+        for (path, mode) in gone.locks.paths() {
             let Some(queue) = self.queues.get_mut(path) else {
                 unreachable!("whoever locks a path stands in its queue");
             };
             queue.leave(ticket);
             if queue.all.is_empty() {
                 self.queues.remove(path);
-            } else if queue.waiting > 0 {
-                // Whoever stands behind the first writer still waits for it.
-                let first_writer = queue.writers.front().copied();
-                let front = queue.all.iter().take_while(|t| first_writer.is_none_or(|w| **t <= w));
-                candidates.extend(front.copied());
+            } else {
+                candidates.extend(queue.candidates(mode));
             }
+        }
+        #[cfg(test)]
+        {
+            self.looked_at += candidates.len() as u64;
         }
         for candidate in candidates {
             self.start_if_ready(candidate, ready);
@@ -187,11 +212,12 @@ impl PathLocks {
         let Some(operation) = self.operations.get(&ticket) else {
             unreachable!("whoever stands in a queue is here");
         };
-        if operation.runs || !self.may_run(ticket, &operation.locks) {
+        assert!(!operation.runs, "who waits in a queue does not run");
+        if !self.may_run(ticket, &operation.locks) {
             return;
         }
         let locks = operation.locks.clone();
-        self.count_waiting(&locks, |waiting| waiting - 1);
+        self.note_waiting(&locks, |waiting| _ = remove(waiting, ticket));
         self.operations.insert(ticket, LockedOperation { locks, runs: true });
         ready.push(ticket);
     }
@@ -207,12 +233,12 @@ impl PathLocks {
         })
     }
 
-    fn count_waiting(&mut self, locks: &LockSet, change: impl Fn(u64) -> u64) {
+    fn note_waiting(&mut self, locks: &LockSet, note: impl Fn(&mut Tickets)) {
         for (path, _) in locks.paths() {
             // The last one to leave takes the queue along (PL3).
             if let Some(queue) = self.queues.get_mut(path) {
-                queue.waiting = change(queue.waiting);
-                assert!(queue.waiting <= queue.all.len() as u64, "who waits stands in the queue");
+                note(&mut queue.waiting);
+                assert!(queue.waiting.len() <= queue.all.len(), "who waits stands in the queue");
             }
         }
     }
@@ -286,6 +312,28 @@ mod tests {
         held.release(still, &mut ready);
         assert_eq!(ready.len(), 1);
         assert!(!ready.contains(&gone), "others hold what is below it");
+    }
+
+    #[test]
+    fn whoever_leaves_looks_at_none_but_those_that_may_have_waited_for_it() {
+        let (mut held, mut ready) = (PathLocks::default(), Vec::new());
+        let create =
+            |held: &mut PathLocks, name: usize| held.request(locks(&[&format!("/a/{name}")])).0;
+        let before: Vec<Ticket> = (0..500).map(|name| create(&mut held, name)).collect();
+        let (moved, runs) = held.request(locks(&["/a", "/b"]));
+        assert!(!runs);
+        let behind: Vec<Ticket> = (500..1000).map(|name| create(&mut held, name)).collect();
+        for ticket in before {
+            held.release(ticket, &mut ready);
+        }
+        assert_eq!((ready.as_slice(), held.looked_at), (&[moved][..], 1));
+        held.release(moved, &mut ready);
+        assert_eq!((ready.len(), held.looked_at), (501, 501), "PL4");
+        for ticket in behind {
+            held.release(ticket, &mut ready);
+        }
+        assert_eq!(held.looked_at, 501);
+        assert!(held.queues.is_empty(), "PL3");
     }
 
     /// Takes every way in which arrivals and endings can follow each other. A trail is replayed

@@ -143,8 +143,20 @@ impl Asker<'_> {
         (id, attributes): (EntryId, Attributes),
         path: &CellPath,
     ) -> Failure {
-        let place = self.state.path_of(id).unwrap_or_default();
+        let place = self.place_of(id, path);
         self.denied(&format!("{wish} {place} ({attributes})"), path)
+    }
+
+    /// The path of an entry on the way along `path`, or behind it.
+    fn place_of(&self, id: EntryId, path: &CellPath) -> String {
+        let is_file = self.state.entry(id).is_some_and(|entry| entry.kind == EntryKind::File);
+        // Whoever is refused may ask again at once: no directory is searched for a file's name.
+        let places = || std::iter::successors(Some(path.clone()), CellPath::parent);
+        let found = || places().find(|place| self.state.resolve(place) == Ok(id));
+        match is_file {
+            true => found().unwrap_or_else(|| path.clone()).as_str().to_owned(),
+            false => self.state.path_of(id).unwrap_or_default(),
+        }
     }
 
     /// Whether it may read the names of a directory, and go to them.

@@ -97,7 +97,8 @@ fn resolve_make_directory(
     };
     let is_file = |entry: EntryRecord| entry.kind == EntryKind::File;
     if step.state.entry(parent).is_some_and(is_file) {
-        let file = step.state.path_of(parent).unwrap_or_default();
+        let below: usize = names.iter().map(|name| 1 + name.len()).sum();
+        let file = &make.path.as_str()[..make.path.as_str().len() - below];
         let line = format!("{}: {file} is a file where a directory is meant", make.path);
         return Err(Failure::refused(ErrorCode::NotADirectory, line));
     }

@@ -9,7 +9,7 @@
 //! - BU2: nothing is decided by what stands here.
 
 use cairn_env::{Caller, ConnectionId, LATENCY_BUCKETS, LatencyCounts, Resources};
-use cairn_master_core::State;
+use cairn_master_core::{FilePaths, State};
 use cairn_protocol::{
     BUSIEST_COUNT_MAX, BusiestAnswer, BusyClient, BusyFile, Failure, LatencyBucket, Request,
     Response, RpcDirection,
@@ -123,9 +123,11 @@ impl BusyCounts {
             clients.map(|(address, requests)| BusyClient { address, requests }).collect();
         clients.sort_by_key(|client| std::cmp::Reverse(client.requests));
         clients.truncate(BUSIEST_COUNT_MAX);
+        let mut paths = FilePaths::new(state);
         let file = |(id, requests): (u64, u64)| {
             let file = EntryId::new(id);
-            state.path_of(file).map(|path| BusyFile { file, path, requests })
+            let path = paths.of(file).text;
+            (!path.is_empty()).then_some(BusyFile { file, path, requests })
         };
         let files = span.files.sorted().into_iter().filter_map(file);
         let files = files.take(BUSIEST_COUNT_MAX).collect();

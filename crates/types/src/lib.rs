@@ -40,7 +40,7 @@ pub use ids::{
     SerialNumber, ServerId, SessionId, Term,
 };
 pub use members::{Member, MemberChange, MemberStanding, Members, MembersChange};
-pub use name_pattern::{is_name_pattern, name_matches};
+pub use name_pattern::{NamePattern, is_name_pattern, name_matches};
 pub use path::{CellPath, NAME_SIZE_MAX, PATH_SIZE_MAX, PathError};
 pub use policy::{KEEP_FOR_EVER_MS, Policy, PolicyPartNames, PolicyParts, REPLICATION_MAX};
 pub use random::Random;

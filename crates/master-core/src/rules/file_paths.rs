@@ -14,11 +14,11 @@ const NAMES_MAX: usize = 16 * 1024;
 
 /// What a file is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FilePath {
+pub struct FilePath {
     /// Its path; or that of its directory, with its number.
-    pub(crate) text: String,
+    pub text: String,
     /// It is not its name that stands at the end (FP2).
-    pub(crate) unnamed: bool,
+    pub unnamed: bool,
 }
 
 /// How far a directory was searched.
@@ -31,7 +31,7 @@ struct SearchedDirectory {
 
 /// Finds them.
 #[derive(Debug)]
-pub(crate) struct FilePaths<'a> {
+pub struct FilePaths<'a> {
     state: &'a State,
     /// Names that may be passed yet.
     left: usize,
@@ -42,12 +42,13 @@ pub(crate) struct FilePaths<'a> {
 
 impl<'a> FilePaths<'a> {
     /// One request's.
-    pub(crate) fn new(state: &'a State) -> Self {
+    #[must_use]
+    pub fn new(state: &'a State) -> Self {
         Self { state, left: NAMES_MAX, searched: BTreeMap::new(), passed: BTreeMap::new() }
     }
 
     /// What a file is called; nothing where it is gone, or its record cannot be read.
-    pub(crate) fn of(&mut self, file: EntryId) -> FilePath {
+    pub fn of(&mut self, file: EntryId) -> FilePath {
         let Some(parent) = self.state.entry(file).map(|entry| entry.parent) else {
             return FilePath::default();
         };

@@ -7,7 +7,7 @@ use super::apply_quota::QuotaCheck;
 use super::attribute_table::AttributesNumber;
 use super::entry_record::EntryRecord;
 use super::hidden::{HIDDEN_NAME, HiddenRecord};
-use super::names::{HIDDEN_ROOT, NameTree, ROOT};
+use super::names::{HIDDEN_ROOT, NameTree, ROOT, path_in, taken};
 use crate::applied::{
     Applied, AttributesChanged, DirectoryMade, EntryHidden, EntryMoved, FileMade,
 };
@@ -52,7 +52,7 @@ impl NameTree {
             let is_file = self.entry(there).is_some_and(|e| e.kind == EntryKind::File);
             return match (is_file, record.or_open) {
                 (true, true) => Ok(Applied::FileMade(FileMade { id: there, created: false })),
-                (true, false) => Err(self.taken(there)),
+                (true, false) => Err(taken(self, record.parent, &record.name)),
                 (false, _) => Err(is_a_directory(self, there)),
             };
         }
@@ -160,7 +160,7 @@ impl NameTree {
     ) -> Result<Applied, Failure> {
         let entry = check_place(self, record.entry, record.parent, &record.name)?;
         if self.is_hidden(record.parent) {
-            let path = self.path_of(record.entry).unwrap_or_default();
+            let path = path_in(self, record.parent, &record.name);
             return Err(Failure::refused(ErrorCode::Invalid, format!("{path}: deleted already")));
         }
         let may_hold_names = entry.kind == EntryKind::Directory;
@@ -189,11 +189,6 @@ impl NameTree {
         let line = format!("directory {}: no such directory, or deleted", id.short());
         Err(Failure::refused(ErrorCode::NotFound, line))
     }
-
-    pub(super) fn taken(&self, there: EntryId) -> Failure {
-        let path = self.path_of(there).unwrap_or_default();
-        Failure::refused(ErrorCode::AlreadyExists, format!("{path}: exists already"))
-    }
 }
 
 /// Everything is checked before anything is made.
@@ -208,12 +203,13 @@ fn check_directories(names: &NameTree, record: &AddDirectories) -> Result<(), Fa
         if !fresh.insert(new.id) {
             return Err(id_taken(new.id));
         }
-        let Some(there) = parent.and_then(|parent| names.child(parent, &new.name)) else {
+        let there = |parent| Some((parent, names.child(parent, &new.name)?));
+        let Some((above, there)) = parent.and_then(there) else {
             parent = None;
             continue;
         };
         if !record.existing_is_fine {
-            return Err(names.taken(there));
+            return Err(taken(names, above, &new.name));
         }
         names.live_directory(there)?;
         (parent, last) = (Some(there), there);
@@ -230,14 +226,12 @@ fn check_replaceable(
     record: &MoveEntry,
 ) -> Result<EntryRecord, Failure> {
     let entry = names.entry(there).filter(|entry| entry.kind == EntryKind::File);
-    let Some(entry) = entry else {
-        return Err(if record.replace { is_a_directory(names, there) } else { names.taken(there) });
-    };
     if !record.replace {
-        return Err(names.taken(there));
+        return Err(taken(names, record.to_parent, &record.to_name));
     }
+    let entry = entry.ok_or_else(|| is_a_directory(names, there))?;
     if by == EntryKind::Directory {
-        let path = names.path_of(there).unwrap_or_default();
+        let path = path_in(names, record.to_parent, &record.to_name);
         let line = format!("{path}: a directory does not replace a file");
         return Err(Failure::refused(ErrorCode::NotADirectory, line));
     }
@@ -319,12 +313,6 @@ fn longest_below(names: &NameTree, id: EntryId) -> usize {
 
 fn is_within(names: &NameTree, id: EntryId, directory: EntryId) -> bool {
     names.way_up(id).any(|(above, ..)| above == directory)
-}
-
-/// The path of a name in a directory.
-fn path_in(names: &NameTree, directory: EntryId, name: &str) -> String {
-    let above = names.path_of(directory).filter(|_| directory != ROOT);
-    format!("{}/{name}", above.unwrap_or_default())
 }
 
 /// The log time up to which what is deleted now is kept.

@@ -15,7 +15,7 @@ use super::chunk_table::{ChunkRecord, ChunkTable};
 use super::entry_record::EntryRecord;
 use super::growing_snapshots::GrowingSnapshots;
 use super::hidden::HiddenRecord;
-use super::names::{HIDDEN_ROOT, NameTree, are_free, are_fresh};
+use super::names::{HIDDEN_ROOT, NameTree, are_free, are_fresh, taken};
 use super::policies::PolicyTable;
 use super::shared_chunks::{Left, SharedChunks};
 use super::streams::{CopiedSlice, StreamTables};
@@ -330,8 +330,8 @@ impl SnapshotChanges<'_> {
         let hidden = self.names.hidden().get(top).ok_or_else(|| no_snapshot(top))?;
         self.names.live_directory(record.to_parent)?;
         check_name(&record.to_name)?;
-        if let Some(there) = self.names.child(record.to_parent, &record.to_name) {
-            return Err(self.names.taken(there));
+        if self.names.child(record.to_parent, &record.to_name).is_some() {
+            return Err(taken(self.names, record.to_parent, &record.to_name));
         }
         assert_eq!(entry.parent, HIDDEN_ROOT, "what grows is hidden (CE1)");
         // While it grew it counted nowhere.

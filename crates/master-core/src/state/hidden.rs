@@ -204,8 +204,12 @@ impl HiddenTable {
     /// What was deleted last of those that were called so in that directory.
     pub(crate) fn newest(&self, directory: EntryId, name: &str) -> Option<EntryId> {
         let from = DeletedFrom { name, deleted: WallTime::from_millis(u64::MAX), id: ROOT_ID };
-        let id = self.of_directory(directory, Some(from)).next()?;
-        self.get(id).filter(|record| record.name == name).map(|_| id)
+        let called_so = |id| Some((id, self.get(id).filter(|record| record.name == name)?));
+        let mut all = self.of_directory(directory, Some(from)).map_while(called_so);
+        let (first, HiddenRecord { deleted, .. }) = all.next()?;
+        // Of several within a millisecond: ids rise, so who was made last was deleted last.
+        let last = all.take_while(|(_, record)| record.deleted == deleted).last();
+        Some(last.map_or(first, |(id, _)| id))
     }
 }
 
@@ -265,6 +269,10 @@ mod tests {
         let from = DeletedFrom { name: "a", deleted, id: EntryId::new(13) };
         let rest: Vec<u64> = table.of_directory(DIRECTORY, Some(from)).map(|id| id.get()).collect();
         assert_eq!(rest, [13, 11, 14]);
+        // Within one millisecond.
+        table.set(EntryId::new(15), &record("a", 9, 91));
+        assert_eq!(table.newest(DIRECTORY, "a"), Some(EntryId::new(15)));
+        table.remove(EntryId::new(15));
         table.remove(EntryId::new(12));
         assert_eq!(table.newest(DIRECTORY, "a"), Some(EntryId::new(13)));
         assert_eq!(table.after(EntryId::new(11)).count(), 2);

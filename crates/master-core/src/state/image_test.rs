@@ -583,6 +583,55 @@ fn records_that_meet_damage_leave_a_mark() {
     assert!(state.damage().is_some());
 }
 
+/// A bad page stands for what need not be looked at.
+#[test]
+fn no_directory_is_searched_for_a_name_that_the_question_has() {
+    let mut state = State::default();
+    let (directory, last) = (EntryId::of(TERM, 1), EntryId::of(TERM, 2001));
+    let new = crate::record::NewDirectory { id: directory, name: "d".to_owned() };
+    let named = |number| MutationName {
+        session: SessionId::new(u128::from(number)),
+        number: MutationNumber::new(1),
+    };
+    let directories = vec![new];
+    let make =
+        AddDirectories { mutation: named(1), parent: ROOT, directories, ..Default::default() };
+    state.apply(state.applied().next(), TERM, &make.into());
+    let add = |number: u64| AddFile {
+        mutation: named(number),
+        parent: directory,
+        name: format!("part-{number:05}"),
+        id: EntryId::of(TERM, number),
+        ..Default::default()
+    };
+    for number in 2..=2001 {
+        state.apply(state.applied().next(), TERM, &add(number).into());
+    }
+    let (mut bytes, file) = (Vec::new(), FileId::fresh());
+    let root = state.write_image(file, &mut bytes).expect("memory").root;
+    let exists = AddFile { mutation: named(2002), id: EntryId::of(TERM, 2002), ..add(2001) };
+    let below = CellPath::parse("/d/part-02001/x").expect("a path");
+    let mut spared = 0;
+    for at in (0..bytes.len()).step_by(1013) {
+        let mut altered = bytes.clone();
+        altered[at] ^= 1;
+        let opened = State::open_image(Arc::new(altered), FileId::fresh(), &root);
+        let Ok(mut state) = opened else { continue };
+        let told = state.apply(state.applied().next(), TERM, &exists.clone().into());
+        let missed = state.resolve(&below).map_err(|failure| failure.message);
+        if state.damage().is_some() {
+            continue;
+        }
+        let Applied::Failed(told) = told else { panic!("{told:?}") };
+        assert_eq!(told.message, "/d/part-02001: exists already");
+        let line = "/d/part-02001/x: /d/part-02001 is a file and holds no names";
+        assert_eq!(missed, Err(line.to_owned()));
+        let _ = state.path_of(last);
+        spared += u64::from(state.damage().is_some());
+    }
+    assert!(spared > 10, "{spared}: a search by number meets each of them");
+}
+
 #[test]
 fn root_bytes_altered_or_cut_anywhere_are_refused() {
     let world = imaged();

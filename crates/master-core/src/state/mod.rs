@@ -51,6 +51,7 @@ mod image_test;
 mod known_servers;
 mod lost_tails;
 mod map;
+mod name_failures;
 mod names;
 mod open_ways;
 mod outcomes;

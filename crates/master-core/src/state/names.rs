@@ -18,6 +18,7 @@ use super::attribute_table::AttributeTable;
 use super::entry_record::EntryRecord;
 use super::hidden::{HIDDEN_NAME, HiddenRecord, HiddenTable};
 use super::map::{DamageMark, Map, MapFinger, Walk};
+use super::name_failures::{missing, not_found};
 use super::open_ways::{KnownWays, OpenWays};
 use super::packing::{Packed, put_near};
 use super::path_cache::PathCache;
@@ -219,7 +220,7 @@ impl NameTree {
         let Some(parent) = self.paths.directory_of(path) else { return self.walk_down(path) };
         let name = path.name().unwrap_or_default();
         let child = self.step(parent, name, &mut Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX));
-        child.ok_or_else(|| missing(self, (parent, EntryKind::Directory), path))
+        child.ok_or_else(|| not_found(path))
     }
 
     /// The directory of a path's last name, the root too; none where no directory is there, and of
@@ -255,8 +256,8 @@ impl NameTree {
         let keys: Vec<&[u8]> = starts.zip(&ends).map(|(start, end)| &keys[start..*end]).collect();
         let unpack = |index: usize, packed| unpack_child(parents[index].0, packed);
         let children = self.names.get_each(&keys, unpack);
-        for ((parent, path, index), child) in std::iter::zip(&parents, children) {
-            let child = child.ok_or_else(|| missing(self, (*parent, EntryKind::Directory), path));
+        for ((_, path, index), child) in std::iter::zip(&parents, children) {
+            let child = child.ok_or_else(|| not_found(path));
             found[*index] = child.map(|(id, _)| id);
         }
         found
@@ -275,7 +276,8 @@ impl NameTree {
         let parent = self.walk_to_last(path)?;
         let Some(name) = path.name() else { return Ok(parent) };
         let child = self.step(parent.0, name, &mut Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX));
-        child.ok_or_else(|| missing(self, parent, path))
+        let walked = path.as_str().len() - 1 - name.len();
+        child.ok_or_else(|| missing(parent.1, walked, path))
     }
 
     /// What a path's last name is looked for in, from the root down: where it is a directory, it is
@@ -284,8 +286,11 @@ impl NameTree {
         let mut key = Vec::with_capacity(ID_SIZE + NAME_SIZE_MAX);
         let mut at = (ROOT, EntryKind::Directory);
         let (above, _) = path.as_str().rsplit_once('/').unwrap_or_default();
+        let mut walked = 0;
         for name in above.split('/').skip(1) {
-            at = self.step(at.0, name, &mut key).ok_or_else(|| missing(self, at, path))?;
+            let child = self.step(at.0, name, &mut key);
+            at = child.ok_or_else(|| missing(at.1, walked, path))?;
+            walked += 1 + name.len();
         }
         if at.0 != ROOT && at.1 == EntryKind::Directory {
             self.paths.remember(above, at.0);
@@ -319,7 +324,8 @@ impl NameTree {
         }
     }
 
-    /// An entry's path. A file's name is searched in its directory.
+    /// An entry's path. A file's name is searched in its directory: only where nothing hurries, and
+    /// nobody asks for many.
     pub(super) fn path_of(&self, id: EntryId) -> Option<String> {
         let name = self.name_of(id)?;
         let above = self.way_up(id).skip(1).map(|(id, _, name)| (id, name));
@@ -534,14 +540,17 @@ fn name_key(directory: EntryId, name: &str, key: &mut Vec<u8>) {
     key.extend_from_slice(name.as_bytes());
 }
 
-/// Why the way along `path` ends at `at`.
-fn missing(names: &NameTree, (at, kind): (EntryId, EntryKind), path: &CellPath) -> Failure {
-    if kind == EntryKind::File {
-        let file = names.path_of(at).unwrap_or_default();
-        let line = format!("{path}: {file} is a file and holds no names");
-        return Failure::refused(ErrorCode::NotADirectory, line);
-    }
-    Failure::refused(ErrorCode::NotFound, format!("{path}: no such file or directory"))
+/// A name is there. Not found by its entry: a file's name is searched in its directory, and each
+/// member of the group says this in its turn.
+pub(super) fn taken(names: &NameTree, parent: EntryId, name: &str) -> Failure {
+    let path = path_in(names, parent, name);
+    Failure::refused(ErrorCode::AlreadyExists, format!("{path}: exists already"))
+}
+
+/// The path of a name in a directory.
+pub(super) fn path_in(names: &NameTree, directory: EntryId, name: &str) -> String {
+    let above = names.path_of(directory).filter(|_| directory != ROOT);
+    format!("{}/{name}", above.unwrap_or_default())
 }
 
 /// Whether no entry has an id from the first to the last of these.
