@@ -251,7 +251,7 @@ impl Chunks {
         let known =
             self.fleet.servers().get(beat.server).expect("its heartbeat was taken just now");
         let unreached = known.reach.why().unwrap_or_default().to_owned();
-        let reached = known.reach.answers();
+        let reached = known.reach.is_reached();
         Ok(HeartbeatAnswer {
             term,
             extended,

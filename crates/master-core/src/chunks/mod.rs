@@ -11,7 +11,7 @@
 //! Knows the applied state, never changes it but by proposing records.
 
 mod chunkservers;
-mod pings;
+mod reach_probes;
 mod told_records;
 
 use crate::applied::Applied;
@@ -39,7 +39,7 @@ use cairn_protocol::{
     ReportBadBlock, Response, ServersAnswer,
 };
 use cairn_types::{ChunkHandle, EntryId, ReignId, ReplicaAt, ServerId, Term, Time};
-use pings::Pings;
+use reach_probes::ReachProbes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use told_records::tell_record;
@@ -51,7 +51,7 @@ pub(crate) struct Chunks {
     scheduler: Scheduler,
     repair: Repair,
     moves: Moves,
-    pings: Pings,
+    reach_probes: ReachProbes,
     tick: Option<EffectId>,
     /// Tells this master from any other of its term (R1).
     reign: ReignId,
@@ -68,7 +68,7 @@ impl Chunks {
             scheduler: Scheduler::new(term),
             repair: Repair::default(),
             moves: Moves::default(),
-            pings: Pings::default(),
+            reach_probes: ReachProbes::default(),
             tick: None,
             reign: ReignId::default(),
             forgetting: BTreeMap::new(),
@@ -239,7 +239,7 @@ impl Chunks {
         result: Result<Response, Failure>,
     ) {
         let chunk_step = &mut step.with(&mut self.fleet);
-        if self.pings.on_answer(chunk_step, self.scheduler.term(), (id, &result)) {
+        if self.reach_probes.on_answer(chunk_step, self.scheduler.term(), (id, &result)) {
             return;
         }
         if !self.repair.on_answer(chunk_step, &mut self.scheduler, (id, &result)) {
@@ -273,7 +273,7 @@ impl Chunks {
         for at in dead.iter().filter_map(|server| self.fleet.at(*server)) {
             step.out.log(told_of(LogEvent::error("chunkserver dead"), at));
         }
-        self.pings.pass(&mut step.with(&mut self.fleet), self.scheduler.term());
+        self.reach_probes.pass(&mut step.with(&mut self.fleet), self.scheduler.term());
         self.scheduler.on_tick(&mut step.with(&mut self.fleet), &dead);
         self.repair.pass(&mut step.with(&mut self.fleet), &mut self.scheduler);
         self.moves.pass(&mut step.with(&mut self.fleet), (&mut self.scheduler, &mut self.repair));

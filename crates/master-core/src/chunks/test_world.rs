@@ -59,7 +59,7 @@ pub(crate) struct World {
     /// Servers that are not reached at their addresses, and why not.
     pub(crate) unreached: BTreeMap<ServerId, Failure>,
     /// Questions whether a server is reached, to be answered after the tick.
-    pings: Vec<(EffectId, ServerId)>,
+    probes: Vec<(EffectId, ServerId)>,
 }
 
 impl World {
@@ -97,7 +97,7 @@ impl World {
             wake: None,
             other_rack_from: u64::MAX,
             unreached: BTreeMap::new(),
-            pings: vec![],
+            probes: vec![],
         }
     }
 
@@ -129,7 +129,7 @@ impl World {
                 MasterEffect::Env(Effect::Call {
                     id, server, request: Request::Probe(of), ..
                 }) if of.handle == ChunkHandle::default() => {
-                    self.pings.push((id, server));
+                    self.probes.push((id, server));
                 }
                 MasterEffect::Propose(id, record) => self.proposed.push((id, record)),
                 MasterEffect::Env(Effect::Call { id, server, request, .. }) => {
@@ -326,7 +326,7 @@ impl World {
     pub(crate) fn wake_up(&mut self) {
         let wake = self.wake.take().expect("a tick is always set");
         self.with(|chunks, step| chunks.on_wake(step, wake));
-        for (id, server) in std::mem::take(&mut self.pings) {
+        for (id, server) in std::mem::take(&mut self.probes) {
             let failure = self.unreached.get(&server).cloned();
             let there = Failure::not_done(ErrorCode::NoSuchChunk, "no such chunk");
             self.answer(id, Err(failure.unwrap_or(there)));

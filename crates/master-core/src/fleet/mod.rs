@@ -137,8 +137,8 @@ impl Fleet {
     }
 
     /// Live servers that are to be asked whether they are reached (RK1): which join of each.
-    pub(crate) fn take_to_ping(&mut self, now: Time) -> Vec<(ReplicaAt, JoinId)> {
-        self.servers.take_to_ping(now)
+    pub(crate) fn take_to_probe(&mut self, now: Time) -> Vec<(ReplicaAt, JoinId)> {
+        self.servers.take_to_probe(now)
     }
 
     /// What came of asking.

@@ -19,8 +19,8 @@ pub(crate) struct Reach {
     /// When it is asked next; none: it is being asked.
     next: Option<Time>,
     fails: Option<FailingReach>,
-    /// It has answered, and did so when it was asked last.
-    answers: bool,
+    /// It was asked, and answered the last time.
+    is_reached: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -42,12 +42,12 @@ pub(crate) enum ReachNews {
 impl Reach {
     /// One that has just joined.
     pub(super) fn begun(now: Time) -> Self {
-        Self { next: Some(now), fails: None, answers: false }
+        Self { next: Some(now), fails: None, is_reached: false }
     }
 
     /// One that joins again at the same address, which it may be reached at by now.
     pub(super) fn joined_again(&self, now: Time) -> Self {
-        Self { next: Some(now), fails: self.fails.clone(), answers: false }
+        Self { next: Some(now), fails: self.fails.clone(), is_reached: false }
     }
 
     pub(super) fn is_due(&self, now: Time) -> bool {
@@ -67,16 +67,16 @@ impl Reach {
         result: Result<(), &Failure>,
     ) -> ReachNews {
         assert!(self.next.is_none(), "an answer comes to a question");
-        let was_unreached = self.why().is_some();
+        let was_unreached = self.is_unreached();
         self.fails = result.err().filter(|failure| !is_its_own(failure)).map(|failure| {
             let since = self.fails.as_ref().map_or(now, |fails| fails.since);
             let mut failure = failure.clone();
             failure.shorten(WHY_SIZE_MAX);
             FailingReach { since, lasts: now >= since + silent, why: failure.message }
         });
-        self.answers = self.fails.is_none();
-        self.next = Some(now + if self.answers { dead } else { heartbeat });
-        match (was_unreached, self.why().is_some()) {
+        self.is_reached = self.fails.is_none();
+        self.next = Some(now + if self.is_reached { dead } else { heartbeat });
+        match (was_unreached, self.is_unreached()) {
             (false, true) => ReachNews::Unreached,
             (true, false) => ReachNews::ReachedAgain,
             _ => ReachNews::Nothing,
@@ -84,8 +84,13 @@ impl Reach {
     }
 
     /// Whether it answered when it was asked last: of one that joined a moment ago nobody knows.
-    pub(crate) fn answers(&self) -> bool {
-        self.answers
+    pub(crate) fn is_reached(&self) -> bool {
+        self.is_reached
+    }
+
+    /// Whether nobody is to want anything new of it (RK2).
+    pub(crate) fn is_unreached(&self) -> bool {
+        self.why().is_some()
     }
 
     /// Why it is not reached; none: it is, as far as anybody knows (RK2).

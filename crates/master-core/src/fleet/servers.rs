@@ -425,7 +425,7 @@ impl ServerTable {
     }
 
     /// Live servers that are to be asked whether they are reached (RK1): which join of each.
-    pub(crate) fn take_to_ping(&mut self, now: Time) -> Vec<(ReplicaAt, JoinId)> {
+    pub(crate) fn take_to_probe(&mut self, now: Time) -> Vec<(ReplicaAt, JoinId)> {
         let live: Vec<ServerId> = self.live(now).map(|it| it.at.server).collect();
         let mut due = Vec::new();
         for id in live {
@@ -453,7 +453,7 @@ impl ServerTable {
     }
 
     fn is_unreached(&self, now: Time, server: &KnownServer) -> bool {
-        server.reach.why().is_some() && self.state_of(now, server) == ServerState::Live
+        server.reach.is_unreached() && self.state_of(now, server) == ServerState::Live
     }
 
     /// Live servers that are not reached at the address that they give, and why not (RK2).

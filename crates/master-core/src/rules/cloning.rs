@@ -143,6 +143,6 @@ pub(crate) fn choose_source(
         .into_iter()
         .filter(|(at, _)| load.may_give(view, at.server) && !avoided.contains(&at.server));
     let servers = view.fleet.servers();
-    let is_unreached = |server| servers.get(server).is_some_and(|it| it.reach.why().is_some());
+    let is_unreached = |server| servers.get(server).is_some_and(|it| it.reach.is_unreached());
     free.min_by_key(|(at, _)| (is_unreached(at.server), load.gives(at.server), random.next_u64()))
 }

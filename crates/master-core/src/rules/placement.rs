@@ -122,7 +122,7 @@ pub(crate) fn takers_beside(view: &View<'_>, server: ServerId) -> usize {
         let is_dead = servers.state(view.now.time, other) == Some(ServerState::Dead);
         let has_room =
             servers.get(other).is_some_and(|it| has_room(it, view.term.config.chunk_size));
-        let is_reached = servers.get(other).is_some_and(|it| it.reach.why().is_none());
+        let is_reached = servers.get(other).is_some_and(|it| !it.reach.is_unreached());
         other != server && !is_dead && is_reached && !duties.is_draining(other) && has_room
     };
     servers.ids().filter(|other| takes(*other)).count()
@@ -137,7 +137,7 @@ pub(crate) fn usable_count(view: &View<'_>) -> usize {
 fn usable<'a>(view: &View<'a>) -> impl Iterator<Item = &'a KnownServer> {
     let duties = view.state.known_servers().duties();
     let live = view.fleet.servers().live(view.now.time);
-    live.filter(move |it| it.reach.why().is_none() && !duties.is_draining(it.at.server))
+    live.filter(move |it| !it.reach.is_unreached() && !duties.is_draining(it.at.server))
 }
 
 /// Live servers with room for a chunk that are reached and not being drained.

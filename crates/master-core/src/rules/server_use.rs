@@ -56,7 +56,7 @@ pub(crate) fn shares(
     let chunk = view.term.config.chunk_size;
     let live = view.fleet.servers().live(view.now.time);
     let there = live.filter(|it| {
-        let is_taker = it.inventoried.is_some() && it.reach.why().is_none();
+        let is_taker = it.inventoried.is_some() && !it.reach.is_unreached();
         is_taker && !view.state.known_servers().duties().is_draining(it.at.server)
     });
     // Where one has not told its capacity, all count alike.

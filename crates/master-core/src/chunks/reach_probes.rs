@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 
 /// The questions that are on their way.
 #[derive(Debug, Default)]
-pub(super) struct Pings(BTreeMap<EffectId, (ServerId, JoinId)>);
+pub(super) struct ReachProbes(BTreeMap<EffectId, (ServerId, JoinId)>);
 
-impl Pings {
+impl ReachProbes {
     /// Asks whoever is to be asked.
     pub(super) fn pass(&mut self, step: &mut ChunkStep<'_>, term: &ThisTerm) {
         let now = step.now.time;
-        for (at, join) in step.fleet.take_to_ping(now) {
+        for (at, join) in step.fleet.take_to_probe(now) {
             // Of no chunk: that there is none is an answer, and each build has it.
             let probe = Probe { term: term.number, ..Probe::default() };
             let id = step.out.call(at.address, at.server, probe, now + term.silent());
