@@ -6,9 +6,9 @@ mod cell;
 use cell::row::{Row, judge};
 use cell::{Cell, Finished, KilledOnDrop, await_until};
 use serde_json::Value;
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -164,21 +164,34 @@ fn u7_who_fetches_into_a_pipe_hears_signals_though_nobody_reads_it() {
         let mut get = cell.command(["get", flags, "/large", &shown(&pipe)]);
         KilledOnDrop(get.spawn().expect("starts"))
     };
+    // Whoever finds nobody there, or nothing, goes on.
+    let open = || {
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        File::options().read(true).custom_flags(flags).open(&pipe).expect("opens")
+    };
+    let code_of = |mut get: KilledOnDrop| {
+        await_until("it ends", || get.0.try_wait().expect("is a child").is_some());
+        get.0.wait().expect("has ended").code()
+    };
     // Nobody has it open; then somebody has, and reads no more than this.
-    let mut get = fetch("-f");
+    let get = fetch("-f");
     await_until("it listens for signals", || handles_interrupts(get.0.id()));
     signal("-INT", &get);
-    assert_eq!(get.0.wait().expect("ends").code(), Some(130));
-    let mut get = fetch("-f");
-    let mut reader = std::fs::File::open(&pipe).expect("opens");
-    reader.read_exact(&mut [0; 4096]).expect("reads");
+    assert_eq!(code_of(get), Some(130));
+    let (mut reader, get) = (open(), fetch("-f"));
+    await_until("some is read", || reader.read(&mut [0; 4096]).is_ok_and(|size| size > 0));
     signal("-TERM", &get);
-    assert_eq!(get.0.wait().expect("ends").code(), Some(143));
-    // All of it; what is no plain file is given no mode, nor opened once more.
+    assert_eq!(code_of(get), Some(143));
     drop(reader);
-    let mut get = fetch("-pf");
-    let read = std::fs::read(&pipe).expect("reads");
-    assert!(get.0.wait().expect("ends").success());
+    // All of it; what is no plain file is given no mode, nor opened once more.
+    let (mut reader, mut get, mut read) = (open(), fetch("-pf"), Vec::new());
+    await_until("all is read", || {
+        let is_over = get.0.try_wait().expect("is a child").is_some();
+        // What there is, before there is none for a moment.
+        let _ = reader.read_to_end(&mut read);
+        is_over
+    });
+    assert_eq!(code_of(get), Some(0));
     assert!(read == vec![7; 20 << 20]);
 }
 

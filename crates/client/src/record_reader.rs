@@ -66,6 +66,11 @@ impl RecordReader {
         Self { read_ahead: 1, ..self }
     }
 
+    /// From now on it ends at the end of the file, and waits for no more.
+    pub fn follow_no_more(&mut self) {
+        self.follow = false;
+    }
+
     /// The next record that this reader has not had; nothing at the end of the file, unless it
     /// follows.
     ///

@@ -22,14 +22,13 @@ pub struct Writer {
     /// Where the gathered bytes go.
     offset: u64,
     gathered: BytesMut,
-    under_way: VecDeque<PendingAnswer>,
-    failed: Option<Error>,
+    under_way: WritesUnderWay,
 }
 
 impl Writer {
     pub(crate) fn new(file: Arc<OpenFile>, offset: u64) -> Self {
-        let (gathered, under_way) = (BytesMut::new(), VecDeque::new());
-        Self { file, offset, gathered, under_way, failed: None }
+        let (gathered, under_way) = (BytesMut::new(), WritesUnderWay::default());
+        Self { file, offset, gathered, under_way }
     }
 
     /// Takes the next bytes. They are under way, not done, when this returns.
@@ -63,10 +62,8 @@ impl Writer {
         if !self.gathered.is_empty() {
             self.send_gathered().await?;
         }
-        while !self.under_way.is_empty() {
-            self.await_one().await?;
-        }
-        self.failed.take().map_or(Ok(self.offset), Err)
+        self.under_way.all_but(0).await?;
+        Ok(self.offset)
     }
 
     async fn send_gathered(&mut self) -> Result<(), Error> {
@@ -75,56 +72,82 @@ impl Writer {
     }
 
     async fn send(&mut self, bytes: Bytes) -> Result<(), Error> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
+        self.under_way.check()?;
         let (file, sync, offset) = (self.file.entry.id, self.file.entry.synced, self.offset);
         assert!(bytes.len() <= WRITE_SIZE, "a write ends on a multiple of {WRITE_SIZE}");
         self.offset += bytes.len() as u64;
         let write = Operation::Write { file, offset, bytes, sync };
-        self.under_way.push_back(self.file.link.begin(write));
-        if self.under_way.len() >= WRITE_BEHIND {
-            self.await_one().await?;
-        }
-        Ok(())
-    }
-
-    async fn await_one(&mut self) -> Result<(), Error> {
-        let came = oldest(&mut self.under_way).await;
-        self.failed = came.clone().err();
-        came
+        self.under_way.answers.push_back(self.file.link.begin(write));
+        self.under_way.all_but(WRITE_BEHIND - 1).await
     }
 }
 
-/// What came of the oldest of them, which goes; of whoever gives up waiting it stays, and what
-/// came of it is told later.
-async fn oldest(under_way: &mut VecDeque<PendingAnswer>) -> Result<(), Error> {
-    let answer = under_way.front_mut().expect("whoever waits has sent a write");
-    let came = answer.await;
-    under_way.pop_front();
-    answered(came).map(drop)
+/// Writes whose end nobody has seen yet, the oldest first.
+#[derive(Debug, Default)]
+struct WritesUnderWay {
+    answers: VecDeque<PendingAnswer>,
+    /// How the first of them failed that did.
+    failed: Option<Error>,
+}
+
+impl WritesUnderWay {
+    /// Fails where one has failed.
+    fn check(&self) -> Result<(), Error> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits until so many are left; fails where one has failed. What somebody gave up waiting for
+    /// stays: how it ended is told later.
+    async fn all_but(&mut self, left: usize) -> Result<(), Error> {
+        while self.answers.len() > left {
+            let oldest = self.answers.front_mut().expect("there are more");
+            let came = oldest.await;
+            self.answers.pop_front();
+            if let Err(error) = answered(came) {
+                self.failed.get_or_insert(error);
+            }
+            self.check()?;
+        }
+        self.check()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::oldest;
+    use super::WritesUnderWay;
+    use cairn_client_core::Output;
     use cairn_protocol::{ErrorCode, Failure};
-    use std::collections::VecDeque;
     use std::pin::pin;
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
     use tokio::sync::oneshot::channel;
 
-    #[test]
-    fn what_came_of_a_write_is_told_though_an_earlier_wait_for_it_was_given_up() {
-        let (tell, told) = channel();
-        let mut under_way = VecDeque::from([told]);
+    /// What comes of waiting for all but so many; none where it is given up.
+    fn wait(under_way: &mut WritesUnderWay, left: usize) -> Option<Result<(), ErrorCode>> {
         let mut context = Context::from_waker(Waker::noop());
-        assert!(pin!(oldest(&mut under_way)).poll(&mut context).is_pending());
-        tell.send(Err(Failure::refused(ErrorCode::DiskFull, "full"))).expect("is waited for");
-        let mut again = pin!(oldest(&mut under_way));
-        let std::task::Poll::Ready(came) = again.as_mut().poll(&mut context) else {
-            panic!("it is there")
-        };
-        assert_eq!(came.map_err(|error| error.code()), Err(ErrorCode::DiskFull));
+        match pin!(under_way.all_but(left)).poll(&mut context) {
+            Poll::Ready(came) => Some(came.map_err(|error| error.code())),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn what_failed_is_told_though_waiting_was_given_up_and_others_did_not_fail() {
+        let mut under_way = WritesUnderWay::default();
+        let tell = [0; 3].map(|_| {
+            let (tell, told) = channel();
+            under_way.answers.push_back(told);
+            tell
+        });
+        assert_eq!(wait(&mut under_way, 0), None);
+        let full = || Failure::refused(ErrorCode::DiskFull, "full");
+        for (tell, came) in tell.into_iter().zip([Err(full()), Ok(Output::Written), Err(full())]) {
+            tell.send(came).expect("is waited for");
+        }
+        assert_eq!(wait(&mut under_way, 2), Some(Err(ErrorCode::DiskFull)), "the first");
+        assert_eq!(wait(&mut under_way, 1), Some(Err(ErrorCode::DiskFull)), "it stays so");
+        assert_eq!(
+            (wait(&mut under_way, 0), under_way.answers.len()),
+            (Some(Err(ErrorCode::DiskFull)), 0)
+        );
     }
 }

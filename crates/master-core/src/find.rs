@@ -16,7 +16,7 @@ use cairn_types::{EntryId, EntryKind, NAME_SIZE_MAX, NamePattern, PATH_SIZE_MAX}
 const VISIT_COUNT_MAX: usize = 10_000;
 /// Characters of a pattern are compared with characters of names so often for one page.
 const STEPS_MAX: usize = 8 << 20;
-/// Bytes of a pattern: a bracket expression for each character of a name, and more.
+/// Bytes of a pattern: a class of two for each character of a name.
 const PATTERN_SIZE_MAX: usize = 4 * NAME_SIZE_MAX;
 /// A page of this many bytes is full: a thousand long paths would not fit a message.
 const PAGE_BYTES_MAX: usize = 1 << 20;

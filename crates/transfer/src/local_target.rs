@@ -3,7 +3,7 @@
 //! - L1: a plain file is written under a partial name beside its target and renamed when all of it
 //!   is on the disk; it has the mode of the one that it replaces, or the one that it is to be made
 //!   with, and is never more open than that. Whoever made a file there meanwhile keeps it, where
-//!   none was to be replaced.
+//!   none was to be replaced (and where the file system can see to it while it renames).
 //! - L2: a link is followed, and what is no plain file (a device, a pipe) is written through and
 //!   never replaced. Who waits for another process there keeps nobody waiting: signals and the
 //!   cell's answers are heard meanwhile.
@@ -136,6 +136,9 @@ impl<'p> LocalTarget<'p> {
     ///
     /// # Errors
     /// Where this machine refuses.
+    ///
+    /// # Panics
+    /// As [`open`](Self::open) does.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.is_written_through() {
             return block_in_place(|| self.file.write_all(bytes));

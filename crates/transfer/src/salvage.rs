@@ -10,11 +10,14 @@
 use crate::byte_source::{PIECE_SIZE, Progress};
 use crate::download::DownloadError;
 use cairn_client::{Cell, Error, ErrorCode, File, Layout};
-use cairn_protocol::Open;
+use cairn_protocol::{Open, ReadExtents};
 use cairn_types::{CellPath, ChunkIndex};
 use std::collections::BTreeSet;
 use std::iter::successors;
 use std::ops::Range;
+
+/// Extents asked for at once.
+const EXTENTS_AT_ONCE: u32 = 1000;
 
 /// Hands what can be read of `file`, which is at that path, to `sink`, as it is stored, and zeros
 /// for the rest; gives the ranges of the file that these stand for.
@@ -44,7 +47,7 @@ pub async fn salvage<E>(
 
 /// Where from `at` to `end` one block of a chunk follows another, or a stream's lost bytes begin.
 async fn borders(
-    (cell, path, file): (&Cell, &CellPath, &File),
+    (cell, _, file): (&Cell, &CellPath, &File),
     at: u64,
     end: u64,
 ) -> Result<BTreeSet<u64>, Error> {
@@ -58,12 +61,12 @@ async fn borders(
         borders.extend(all.take_while(|border| *border < end));
         return Ok(borders);
     }
-    let stream = cell.open_stream(path).await?;
-    let (mut seen, is_within) = (at, |border: &u64| (at + 1..end).contains(border));
-    while seen < end && stream.file().entry().id == file.entry().id {
-        let page = stream.extents(seen).await?;
+    let (mut offset, is_within) = (at, |border: &u64| (at + 1..end).contains(border));
+    while offset < end {
+        let (file, limit) = (file.entry().id, EXTENTS_AT_ONCE);
+        let page = cell.ask(ReadExtents { file, offset, limit, ..ReadExtents::default() }).await?;
         let Some(last) = page.extents.last() else { break };
-        seen = last.offset + last.size;
+        offset = last.offset + last.size;
         for extent in &page.extents {
             let extent_end = extent.offset + extent.size;
             let first = next(extent.offset, extent.chunk_offset);

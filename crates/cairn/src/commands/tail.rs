@@ -193,7 +193,7 @@ async fn records(
             record = reader.next() => record.doing(doing),
             another = &mut replaced, if next_file.is_none() => {
                 next_file = Some(another);
-                reader = file.records(reader.consumed());
+                reader.follow_no_more();
                 continue;
             }
         };

@@ -24,8 +24,8 @@ use crate::tasks::task_context::{Progress, TaskContext, TaskInput};
 use bytes::Bytes;
 use cairn_env::{Answer, EffectId};
 use cairn_protocol::{
-    AskShadow, BatchAnswer, BatchEntry, BatchResult, ErrorCode, Failure, Lease, Outcome, Request,
-    Response, Rpc, WaitLength,
+    AskShadow, Balance, BatchAnswer, BatchEntry, BatchResult, Drain, ErrorCode, Failure, Lease,
+    Outcome, Request, Response, Rpc, WaitLength,
 };
 use cairn_types::{Address, ServerId, Time};
 use std::task::Poll;
@@ -137,6 +137,8 @@ impl MasterCall {
     /// Whether it changes something, and how a master takes it when it is asked once more.
     fn change(&self) -> Option<Repeated> {
         match &self.request {
+            Request::Drain(Drain { dry_run: true, .. })
+            | Request::Balance(Balance { dry_run: true, .. }) => None,
             Request::MakeDirectory(_)
             | Request::Create(_)
             | Request::Rename(_)
@@ -518,6 +520,19 @@ mod tests {
             client.pass(Duration::from_secs(61));
             let failure = result(&done).expect_err("nobody answered");
             assert_eq!(failure.outcome, Outcome::Unknown, "{}", request.name());
+        }
+    }
+
+    #[test]
+    fn who_only_asks_what_would_be_done_has_changed_nothing() {
+        let drain = Drain { dry_run: true, ..Drain::default() };
+        let balance = Balance { dry_run: true, ..Balance::default() };
+        for request in [Request::from(drain), balance.into()] {
+            let mut client = client();
+            let done = client.start(Operation::Ask(request));
+            client.pass(Duration::from_secs(61));
+            let failure = result(&done).expect_err("nobody answered");
+            assert_eq!(failure.outcome, Outcome::NotDone);
         }
     }
 

@@ -126,8 +126,12 @@ fn without_lease(
     let mut replicas = current_by_bytes(view, handle, chunk);
     if !former_holder_unknown(view, handle, chunk) {
         // Nearly always all go equally far: then nobody has to be asked who is reached.
-        let differ = !replicas.windows(2).all(|pair| pair[0].1.serial == pair[1].1.serial);
-        if differ || !behind(&replicas).is_empty() {
+        let all_have_one = |of: fn(&KnownReplica) -> u64| {
+            replicas.windows(2).all(|pair| of(&pair[0].1) == of(&pair[1].1))
+        };
+        let differ = !all_have_one(|replica| replica.serial.get());
+        let at_one_version = all_have_one(|replica| replica.version.get());
+        if differ || !at_one_version || !behind(&replicas).is_empty() {
             // Dead by the clock, and buried only with the next tick: nobody is behind it any more.
             replicas.retain(|(server, _)| !is_dead(view, *server));
         }

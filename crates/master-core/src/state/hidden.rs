@@ -207,7 +207,7 @@ impl HiddenTable {
         let called_so = |id| Some((id, self.get(id).filter(|record| record.name == name)?));
         let mut all = self.of_directory(directory, Some(from)).map_while(called_so);
         let (first, HiddenRecord { deleted, .. }) = all.next()?;
-        // Of several within a millisecond: ids rise, so who was made last was deleted last.
+        // Of several within a millisecond: ids rise, so who was made last was mostly deleted last.
         let last = all.take_while(|(_, record)| record.deleted == deleted).last();
         Some(last.map_or(first, |(id, _)| id))
     }
