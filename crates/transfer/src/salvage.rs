@@ -46,11 +46,7 @@ pub async fn salvage<E>(
 }
 
 /// Where from `at` to `end` one block of a chunk follows another, or a stream's lost bytes begin.
-async fn borders(
-    (cell, _, file): (&Cell, &CellPath, &File),
-    at: u64,
-    end: u64,
-) -> Result<BTreeSet<u64>, Error> {
+async fn borders(cell: &Cell, file: &File, at: u64, end: u64) -> Result<BTreeSet<u64>, Error> {
     let block = u64::from(cell.info().config.block_size);
     // The first behind `from`, where that stands so far within its chunk.
     let next = |from: u64, in_chunk: u64| from + block - in_chunk % block;
@@ -66,9 +62,9 @@ async fn borders(
         let (file, limit) = (file.entry().id, EXTENTS_AT_ONCE);
         let page = cell.ask(ReadExtents { file, offset, limit, ..ReadExtents::default() }).await?;
         let Some(last) = page.extents.last() else { break };
-        offset = last.offset + last.size;
+        offset = last.offset.saturating_add(last.size);
         for extent in &page.extents {
-            let extent_end = extent.offset + extent.size;
+            let extent_end = extent.offset.saturating_add(extent.size);
             let first = next(extent.offset, extent.chunk_offset);
             let blocks = successors(Some(first), |from| Some(from + block));
             borders.extend(blocks.take_while(|it| *it < extent_end.min(end)).filter(is_within));
@@ -86,21 +82,20 @@ async fn by_blocks<E, S: FnMut(&[u8]) -> Result<(), E>, P: Progress>(
     (end, length): (u64, u64),
     salvaged: &mut Salvaged<'_, S, P>,
 ) -> Result<(), DownloadError<E>> {
-    let (.., file) = of;
-    for border in borders(of, salvaged.at, end).await? {
-        // A whole chunk that is lost has more than one.
-        if border <= salvaged.at {
-            continue;
-        }
-        match file.read_at(salvaged.at, border - salvaged.at).await {
-            Ok(bytes) if bytes.is_empty() => return Ok(()),
-            Ok(bytes) => salvaged.give(&bytes)?,
-            Err(error) => {
-                let lost_to = match error.code() {
-                    ErrorCode::ChecksumMismatch | ErrorCode::LostBytes => border,
-                    _ => end_of_lost_chunk(of, salvaged.at, error).await?.min(length),
-                };
-                salvaged.give_zeros(lost_to - salvaged.at)?;
+    let (cell, _, file) = of;
+    for border in borders(cell, file, salvaged.at, end).await? {
+        // Fewer bytes may come than were asked for; and a lost chunk has many borders.
+        while salvaged.at < border {
+            match file.read_at(salvaged.at, border - salvaged.at).await {
+                Ok(bytes) if bytes.is_empty() => return Ok(()),
+                Ok(bytes) => salvaged.give(&bytes)?,
+                Err(error) => {
+                    let lost_to = match error.code() {
+                        ErrorCode::ChecksumMismatch | ErrorCode::LostBytes => border,
+                        _ => end_of_lost_chunk(of, salvaged.at, error).await?.min(length),
+                    };
+                    salvaged.give_zeros(lost_to - salvaged.at)?;
+                }
             }
         }
     }
