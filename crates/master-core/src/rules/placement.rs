@@ -122,8 +122,8 @@ pub(crate) fn takers_beside(view: &View<'_>, server: ServerId) -> usize {
         let is_dead = servers.state(view.now.time, other) == Some(ServerState::Dead);
         let has_room =
             servers.get(other).is_some_and(|it| has_room(it, view.term.config.chunk_size));
-        let is_reached = servers.get(other).is_some_and(|it| !it.reach.is_unreached());
-        other != server && !is_dead && is_reached && !duties.is_draining(other) && has_room
+        let is_unreached = servers.get(other).is_some_and(|it| it.reach.is_unreached());
+        other != server && !is_dead && !is_unreached && !duties.is_draining(other) && has_room
     };
     servers.ids().filter(|other| takes(*other)).count()
 }
